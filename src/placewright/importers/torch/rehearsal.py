@@ -9,7 +9,7 @@ import gc
 import random
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -170,14 +170,14 @@ class Rehearsal:
 
         output, loss, changes = self._run(stand_ins, unknown, inputs, None)
         assigned: list[Any] = []
+        own = set(map(id, (*state, *inputs)))
         if self._to_run:
             if [slot.name for slot, _, _ in changes] != [each.slot.name for each in found.assigned]:
                 raise InputError(f"forward changes other attributes whenever it is called; {BACKEND}")
             detached: dict[int, Any] = {}
-            own = set(map(id, (*state, *inputs)))
             for each, (_, _, value) in zip(found.assigned, changes, strict=True):
                 assigned += each.read(value, detached, own)
-        return (_cut_off(output) if self._loss is None else loss), assigned
+        return (_cut_off(output, own) if self._loss is None else loss), assigned
 
     def check_repeated(self, inputs: Sequence[Any]) -> None:
         """Raises InputError where runs do not make the same calls: something that no attribute shows has changed in
@@ -264,12 +264,13 @@ def _written(stand_ins: Mapping[int, Any], held: Held) -> tuple[Any, ...]:
     return versions, values
 
 
-def _cut_off(tree: Any) -> Any:
-    """The same, without the gradients that forward may have asked for: an inference has no backward pass."""
+def _cut_off(tree: Any, own: Set[int]) -> Any:
+    """The same, without the gradients that forward may have asked for: an inference has no backward pass. own: by
+    identity the tensors of the module and the arguments, which stay what they are."""
     cut: dict[int, Any] = {}
 
     def without_graph(tensor: Any) -> Any:
-        return cut.setdefault(id(tensor), tensor if tensor.is_leaf else tensor.detach())
+        return cut.setdefault(id(tensor), tensor if tensor.is_leaf or id(tensor) in own else tensor.detach())
 
     return pytree.tree_map_only(torch.Tensor, without_graph, tree)
 

@@ -332,7 +332,7 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-class _LibrariesAlone:
+class _LibrariesAlone(int):
     """Is true where a library asks, whose answer to it is another way to the same results. Raises InputError where
     other code does: what it does otherwise is not known."""
 
@@ -353,7 +353,7 @@ def _said_to_be_exported(to_run: bool) -> Iterator[None]:
     libraries alone."""
     before = torch.compiler._is_exporting_flag, torch.compiler._is_compiling_flag
     # Whoever asks gets the flag itself, and tests it.
-    flag: Any = _LibrariesAlone() if to_run else True
+    flag: Any = _LibrariesAlone(True) if to_run else True
     torch.compiler._is_exporting_flag = torch.compiler._is_compiling_flag = flag
     try:
         yield
