@@ -212,3 +212,42 @@ def test_code_that_does_something_else_when_it_is_exported_is_refused(asks: Call
     with pytest.raises(InputError, match=r"for which it asks in test_as_captured\.py"):
         compiled(Wrapped(asking).eval(), x())
     assert placewright.from_torch(Wrapped(asking).eval(), x()).ops
+
+
+class Asking(torch.autograd.Function):
+    """Computes something else where nobody wants a gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Any) -> Any:
+        return value * (2 if ctx.needs_input_grad[0] else 3)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient * (2 if ctx.needs_input_grad[0] else 3)
+
+
+QUESTIONS: dict[str, Callable[[Any, torch.Tensor], Any]] = {
+    "is_leaf": lambda module, value: module.linear(value) * (2 if module.linear.weight.is_leaf else 3),
+    "requires_grad": lambda module, value: module.linear(value) * (2 if module.linear(value).requires_grad else 3),
+    "grad_fn": lambda module, value: module.linear(value) * (2 if module.linear(value).grad_fn is not None else 3),
+    "is_leaf of a result": lambda module, value: module.linear(value) * (2 if module.linear(value).is_leaf else 3),
+    "needs_input_grad": lambda module, value: Asking.apply(module.linear(value)),
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_questions_that_the_tracer_answers_otherwise_are_refused(name: str) -> None:
+    module = Wrapped(QUESTIONS[name])
+    with pytest.raises(InputError, match=rf"^forward asks for {name.split()[0]} \(in test_as_captured\.py"):
+        compiled(module.eval(), x())
+    assert "needs_input_grad" not in vars(torch.autograd.function.BackwardCFunction)
+    reference = copy.deepcopy(module).train()
+    wanted = reference(x()).mean()
+    wanted.backward()
+    if name == "is_leaf":  # Of a parameter, which is none while it is traced.
+        with pytest.raises(InputError, match=r"^forward asks for is_leaf"):
+            compiled(module.train(), x(), training=True)
+        return
+    with compiled(module.train(), x(), training=True) as step:
+        assert torch.equal(step(x()), wanted)
+    assert torch.equal(module.linear.weight.grad, reference.linear.weight.grad)

@@ -40,6 +40,22 @@ _WRITING = frozenset({"__setitem__", "__iadd__", "__isub__", "__imul__", "__itru
 _HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook"})
 #: What calls that read, set and delete an attribute of a tensor are named.
 _OF_ATTRIBUTES = frozenset({"__get__", "__set__", "__delete__"})
+#: Questions whose answers depend on whether gradients are on, and on whether somebody traces.
+_OF_GRADIENTS = frozenset({"is_leaf", "requires_grad", "grad_fn"})
+#: Whose code computes the same, but for last bits, whatever it is told of gradients and of exporting.
+LIBRARIES = tuple(
+    f"{name}/"
+    for name in (
+        "torch",
+        "torchvision",
+        "torchaudio",
+        "transformers",
+        "diffusers",
+        "timm",
+        "torch_geometric",
+        "pytorchcv",
+    )
+)
 #: What gives a tensor other memory; below autograd nothing of it is seen.
 _MEMORY = frozenset({"set_", "resize_", "resize_as_", "untyped_storage", "storage"})
 
@@ -72,6 +88,8 @@ class Calls(TorchFunctionMode):
         self._settings = _settings()
         #: Of each call its name and the plain values among its arguments.
         self.made_with: list[tuple[str, tuple[str, ...]]] = []
+        #: What code of the user's own has asked about gradients, where, and what it was told.
+        self.asked: list[tuple[str, str, Any]] = []
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Makes the call with stand-ins."""
@@ -117,7 +135,18 @@ class Calls(TorchFunctionMode):
         result = layer_by_layer(function, args) if name in _RECURRENT and not kwargs else function(*args, **kwargs)
         if self._made is not None:
             self._made(result)
+        if attribute in _OF_GRADIENTS:
+            self.note(attribute, result if attribute != "grad_fn" else result is not None)
         return result
+
+    def note(self, question: str, answer: Any) -> None:
+        """Notes a question about gradients where it is one of the user's own code."""
+        frame: Any = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename in _PASSES_ON | {__file__}:
+            frame = frame.f_back
+        file = "" if frame is None else frame.f_code.co_filename
+        if is_model_code(file) and not without_directory(file).startswith(LIBRARIES):
+            self.asked.append((question, f"{without_directory(file)}:{frame.f_lineno}", answer))
 
     def _outlives(self, tensor: Any) -> bool:
         """Whether a tensor is one that outlives the call, or its stand-in."""
@@ -234,6 +263,29 @@ def layer_by_layer(function: Callable[..., Any], args: Sequence[Any]) -> Any:
             value = torch.dropout(value, dropout, True)
     ends = [torch.cat(layers_of) for layers_of in zip(*found, strict=True)]
     return (value.transpose(0, 1) if turned else value, *ends)
+
+
+@contextmanager
+def questions_noted(note: Callable[[str, Any], None]) -> Iterator[None]:
+    """Each time that an autograd.Function asks which of its arguments want a gradient is noted."""
+    base: Any = torch.autograd.function.BackwardCFunction
+    answers = base.needs_input_grad
+    thread = threading.get_ident()
+
+    def asked(context: Any) -> Any:
+        answer = answers.__get__(context)
+        if threading.get_ident() == thread:
+            note("needs_input_grad", answer)
+        return answer
+
+    base.needs_input_grad = property(asked)
+    try:
+        yield
+    finally:
+        if isinstance(answers, property):
+            base.needs_input_grad = answers
+        else:
+            del base.needs_input_grad
 
 
 @contextmanager

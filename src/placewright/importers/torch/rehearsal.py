@@ -23,7 +23,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils import _pytree as pytree
 
 from placewright.importers.torch.assigned import Assigned, Change, check_steady
-from placewright.importers.torch.calls import BACKEND, Calls, layers_noted, without_checkpoints
+from placewright.importers.torch.calls import BACKEND, Calls, layers_noted, questions_noted, without_checkpoints
 from placewright.importers.torch.held import Held, Slot
 from placewright.importers.torch.outside import Outside, Place, forget_unreached, outside_of, places_of
 from placewright.importers.torch.stand_in import tensors_of
@@ -93,6 +93,8 @@ class Rehearsal:
         self._held = Held(model)
         #: Of the first run and the traced one, what was called with which values.
         self._calls: list[list[tuple[str, tuple[str, ...]]]] = []
+        #: Of the same runs, what forward asked about gradients and was told.
+        self._asked: list[list[tuple[str, str, Any]]] = []
 
     def first(self, inputs: Sequence[Any]) -> Found:
         """Runs the module on fake tensors like these."""
@@ -181,7 +183,14 @@ class Rehearsal:
 
     def check_repeated(self, inputs: Sequence[Any]) -> None:
         """Raises InputError where runs do not make the same calls: something that no attribute shows has changed in
-        between. Runs with and without gradients may differ, and those on other sorts of fake tensors."""
+        between, or it has asked what a tracer answers otherwise. Runs with and without gradients may differ, and
+        those on other sorts of fake tensors."""
+        for (question, place, answer), (_, _, traced) in zip(*self._asked[:2], strict=False):
+            if answer != traced:
+                raise InputError(
+                    f"forward asks for {question} (in {place}), and the answer depends on whether gradients are on or "
+                    f"is another while forward is captured; {BACKEND}"
+                )
         if self._calls[0] == self._calls[1]:
             return
         self.first(inputs), self.first(inputs)
@@ -219,10 +228,12 @@ class Rehearsal:
                 stack.enter_context(without_checkpoints(written, is_strict=self._to_run))
                 if is_code:
                     stack.enter_context(layers_noted(self._model))
+                stack.enter_context(questions_noted(calls.note))
                 stack.enter_context(calls)
                 output = self._output(inputs)
                 loss = None if self._loss is None else self._loss(output)
             self._calls.append(calls.made_with)
+            self._asked.append(calls.asked)
             # What no call has read may stand in a tuple, or outside of the module.
             changes = [(slot, old, pytree.tree_map(calls.instead, new)) for slot, old, new in during.changes()]
             return pytree.tree_map(calls.instead, output), loss, changes
@@ -240,6 +251,7 @@ class Rehearsal:
         """Raises InputError where the next call would not do the same with what this one leaves in attributes."""
         check_steady(changes, ())
         _, _, later = self._run(stand_ins, unknown, inputs, made, changes)
+        self._asked.pop()
         self._calls.pop()  # With what it found there it may have called less.
         check_steady(changes, later)
 

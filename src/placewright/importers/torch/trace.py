@@ -35,7 +35,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from placewright.importers.source_lines import without_directory
-from placewright.importers.torch.calls import BACKEND
+from placewright.importers.torch.calls import BACKEND, LIBRARIES
 from placewright.importers.torch.failure import reason
 from placewright.importers.torch.held import Held
 from placewright.importers.torch.kernels import input_passed_on, kernels_kept
@@ -51,20 +51,6 @@ _TRACING = threading.RLock()
 STATE = "state"
 #: What fake tensors raise where code asks for their values.
 _DEPENDS_ON_VALUES = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
-#: Whose code computes the same, but for last bits, where it is told that it is exported.
-_LIBRARIES = tuple(
-    f"{name}/"
-    for name in (
-        "torch",
-        "torchvision",
-        "torchaudio",
-        "transformers",
-        "diffusers",
-        "timm",
-        "torch_geometric",
-        "pytorchcv",
-    )
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -339,7 +325,7 @@ class _LibrariesAlone(int):
     def __bool__(self) -> bool:
         frame = sys._getframe(1)
         file = without_directory(frame.f_code.co_filename)
-        if file.startswith(_LIBRARIES):
+        if file.startswith(LIBRARIES):
             return True
         raise InputError(
             "forward depends on values of tensors, so that it could be captured only as what it is when it is exported "
