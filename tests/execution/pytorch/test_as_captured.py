@@ -251,3 +251,60 @@ def test_questions_that_the_tracer_answers_otherwise_are_refused(name: str) -> N
     with compiled(module.train(), x(), training=True) as step:
         assert torch.equal(step(x()), wanted)
     assert torch.equal(module.linear.weight.grad, reference.linear.weight.grad)
+
+
+# What was refused by a sentence about something else, or not at all.
+
+TRANSFORMS: dict[str, Callable[[Any, torch.Tensor], Any]] = {
+    "vmap": lambda module, value: torch.vmap(lambda row: module.linear(row).tanh() * row.sum())(value),
+    "grad": lambda module, value: torch.func.grad(lambda rows: module.linear(rows).tanh().sum())(value),
+    "jacrev": lambda module, value: torch.func.jacrev(lambda row: module.linear(row).tanh())(value[0]),
+    "jvp": lambda module, value: torch.func.jvp(lambda rows: module.linear(rows).tanh(), (value,), (value,))[1],
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_of_functions_are_planned(name: str) -> None:
+    module = Wrapped(TRANSFORMS[name])
+    reference = copy.deepcopy(module)
+    with torch.no_grad(), compiled(module.eval(), x()) as plan:
+        assert torch.equal(plan(x()), reference(x()))
+    wanted = reference(x()).square().mean()
+    wanted.backward()
+    with compiled(module.train(), x(), training=True, loss=lambda output: output.square().mean()) as step:
+        assert torch.equal(step(x()), wanted)
+    assert torch.equal(module.linear.weight.grad, reference.linear.weight.grad)
+
+
+def wants_a_gradient(module: Any, value: torch.Tensor) -> Any:
+    value.requires_grad_()
+    return module.linear(value)
+
+
+def freezes(module: Any, value: torch.Tensor) -> Any:
+    module.linear.weight.requires_grad = False
+    return module.linear(value)
+
+
+@pytest.mark.parametrize(
+    ("function", "sentence"),
+    [
+        (wants_a_gradient, r"^forward sets requires_grad of a tensor that outlives the call"),
+        (freezes, r"^forward sets requires_grad of a tensor that outlives the call"),
+        (lambda module, value: value.clone().random_(0, 9) * module.linear.bias, r"^random_ draws between two bounds"),
+    ],
+)
+def test_what_a_plan_would_not_do_is_refused_in_a_sentence(function: Callable[..., Any], sentence: str) -> None:
+    module = Wrapped(function)
+    with pytest.raises(InputError, match=sentence):
+        compiled(module.eval(), x())
+    assert module.linear.weight.requires_grad
+
+
+def test_sparse_arguments_and_scripted_parts_are_refused() -> None:
+    module = Wrapped(lambda module, value, matrix: torch.sparse.mm(matrix, module.linear(value)))
+    with pytest.raises(InputError, match=r"^an argument has the layout sparse_coo"):
+        compiled(module.eval(), x(), torch.eye(6).to_sparse())
+    module.part = torch.jit.script(nn.Linear(8, 8))
+    with pytest.raises(InputError, match=r"^the module 'part' is a TorchScript module"):
+        compiled(module, x(), torch.eye(6))

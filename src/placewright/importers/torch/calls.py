@@ -120,6 +120,13 @@ class Calls(TorchFunctionMode):
             )
         if self._is_strict and self._trains:
             check_saved_as_they_are()
+        if self._is_strict and (name == "requires_grad_" or (name == "__set__" and attribute == "requires_grad")):
+            self._check_stays_wanted(*args, **(kwargs or {}))
+        if self._is_strict and name == "random_" and len(args) + len(kwargs or {}) > 2:
+            raise InputError(
+                f"random_ draws between two bounds (in {_place()}), which PyTorch's tracer cannot write down; call "
+                "torch.randint"
+            )
         if self._is_strict and (of_data or name in _MEMORY):
             _refuse_memory(".data =" if of_data else name)
         leaves, structure = pytree.tree_flatten((args, kwargs or {}))
@@ -148,6 +155,15 @@ class Calls(TorchFunctionMode):
         if is_model_code(file) and not without_directory(file).startswith(LIBRARIES):
             self.asked.append((question, f"{without_directory(file)}:{frame.f_lineno}", answer))
 
+    def _check_stays_wanted(self, tensor: Any, requires_grad: bool = True) -> None:
+        """Raises InputError where something that outlives the call wants a gradient afterwards that it did not want, or
+        does no longer."""
+        if bool(requires_grad) != tensor.requires_grad and self._outlives(tensor):
+            raise InputError(
+                f"forward sets requires_grad of a tensor that outlives the call (in {_place()}), which a plan would "
+                "not do; set it before, or of value.detach()"
+            )
+
     def _outlives(self, tensor: Any) -> bool:
         """Whether a tensor is one that outlives the call, or its stand-in."""
         return id(tensor) in self._stand_ins or any(tensor is each for each in self._stand_ins.values())
@@ -155,6 +171,9 @@ class Calls(TorchFunctionMode):
     def instead(self, value: Any) -> Any:
         """The stand-in of a tensor, and any other value as it is."""
         if not isinstance(value, torch.Tensor):
+            return value
+        # Transforms such as vmap wrap what they have been given, which may be a stand-in.
+        if torch._C._functorch.is_functorch_wrapped_tensor(value):
             return value
         stand_in = self._stand_ins.get(id(value))
         return self._unknown(value) if stand_in is None else stand_in

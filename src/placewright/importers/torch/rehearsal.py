@@ -108,6 +108,8 @@ class Rehearsal:
         if self._to_run:
             for tensor in every:
                 _check_plain(tensor)
+            for tensor in inputs:
+                _check_dense(tensor)
         known = [*self._model.modules(), *(each for _, each in self._held.containers()), self._held.values]
         #: Where forward found tensors outside of the module, before it could put others there.
         places: list[Place] = []
@@ -364,6 +366,12 @@ def _check_plain(tensor: Any) -> None:
             f"a {kind.__name__} is among the tensors that forward reads, and its own rules for calls of PyTorch are "
             "none of a plan's; give it tensor.as_subclass(torch.Tensor)"
         )
+
+
+def _check_dense(tensor: Any) -> None:
+    if tensor.layout != torch.strided:
+        layout = str(tensor.layout).removeprefix("torch.")
+        raise InputError(f"an argument has the layout {layout}, and plans run dense tensors only; {BACKEND}")
 
 
 def _refuse_another_shape(tensor: Any, fake: Any, name: str) -> None:
