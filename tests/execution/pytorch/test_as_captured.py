@@ -308,3 +308,14 @@ def test_sparse_arguments_and_scripted_parts_are_refused() -> None:
     module.part = torch.jit.script(nn.Linear(8, 8))
     with pytest.raises(InputError, match=r"^the module 'part' is a TorchScript module"):
         compiled(module, x(), torch.eye(6))
+
+
+def test_a_class_that_is_none_is_an_error_as_in_the_module() -> None:
+    module = Wrapped(lambda module, classes: nn.functional.one_hot(classes, 5) * module.linear.bias[0]).eval()
+    classes = torch.tensor([[0, 4], [3, 1]])
+    with torch.no_grad(), compiled(module, classes) as plan:
+        for run in (plan, through_the_backend(module)):
+            assert torch.equal(run(classes), module(classes))
+            for wrong in (classes + 3, classes - 1):
+                with pytest.raises(RuntimeError, match=r"out of bounds|Class values"):
+                    run(wrong)

@@ -53,7 +53,17 @@ def _eigvals(matrix: Any) -> Any:
     return torch.ops.aten._linalg_eigvals(matrix)
 
 
+def _one_hot(classes: Any, num_classes: int = -1) -> Any:
+    """As in eager, where a class that is none is an error; the tracer compares instead."""
+    if num_classes < 1:
+        with torch._C._DisablePythonDispatcher():
+            return torch.ops.aten.one_hot.default(classes, num_classes)
+    blank = torch.zeros((*classes.shape, num_classes), dtype=torch.long, device=classes.device)
+    return blank.scatter(-1, classes.unsqueeze(-1), 1)
+
+
 _INSTEAD = {
+    torch.ops.aten.one_hot.default: _one_hot,
     torch.ops.aten.bernoulli.p: _drawn_by_rows,
     torch.ops.aten.linalg_eigvalsh.default: _eigvalsh,
     torch.ops.aten.linalg_svdvals.default: _svdvals,
