@@ -6,7 +6,6 @@ Imported only where torch is known to be present.
 from __future__ import annotations
 
 import hashlib
-import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -161,10 +160,6 @@ def _function(node: Any) -> Callable[..., Any]:
     if node.target is torch.ops.aten.view.default:
         reshape: Callable[..., Any] = torch.ops.aten.reshape.default
         return reshape
-    if node.target in _VALUES_ALONE and all(
-        user.target is operator.getitem and user.args[1] == _VALUES_ALONE[node.target][0] for user in node.users
-    ):
-        return partial(_values_alone, node.target, _VALUES_ALONE[node.target][1])
     forward, backward = torch.ops.aten.mkldnn_rnn_layer.default, torch.ops.aten.mkldnn_rnn_layer_backward.default
     trained = any(reader.target is backward for result in node.users for reader in result.users)
     if node.target is backward or (node.target is forward and trained):
@@ -214,17 +209,6 @@ _LOSSES = {
         torch.ops.aten.binary_cross_entropy.default,
     )
 }
-
-
-#: Decompositions that also compute vectors: which of the results are the values, and the argument that asks for more.
-_VALUES_ALONE = {torch.ops.aten._linalg_eigh.default: (0, 2), torch.ops.aten._linalg_svd.default: (1, 2)}
-
-
-def _values_alone(function: Any, place: int, *args: Any, **kwargs: Any) -> Any:
-    """Without the vectors that nothing reads, by another algorithm; whoever traces asks for them all the same."""
-    names = [argument.name for argument in function._schema.arguments]
-    given = dict(zip(names, args, strict=False)) | kwargs
-    return function(**{**given, names[place]: False})
 
 
 def _recurrent_in_training(function: Callable[..., Any], place_of_train: int, *args: Any) -> Any:

@@ -17,7 +17,7 @@ from placewright.execution.pytorch.layout import is_laid_out_for, laid_out_for
 from placewright.execution.pytorch.optimizer_step import ParameterStep
 from placewright.execution.pytorch.program import TorchProgram, describe_signature, overwritten_by
 from placewright.execution.pytorch.runnable import AVERAGED, check_gradients_of
-from placewright.importers.torch.calls import BACKEND
+from placewright.importers.torch.calls import BACKEND, check_saved_as_they_are
 from placewright.importers.torch.graph import added_gradients
 from placewright.plans.record import Plan
 from placewright.support.errors import InputError, shown
@@ -67,6 +67,7 @@ class PlannedModule(Generic[OneStep]):
                 update.check(parameters[self._trained[update.name]])
             if program.training:
                 _check_backward_may_run()
+                check_saved_as_they_are()
                 _check_inputs_of_training(tensors)
                 check_gradients_of({name: parameters[place] for name, place in self._trained.items()})
                 for update in self._updates[:1]:

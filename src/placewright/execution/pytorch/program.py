@@ -20,7 +20,7 @@ from placewright.execution.pytorch.runnable import check_calls, check_module
 from placewright.graph import Graph
 from placewright.importers.torch.assigned import Assigned
 from placewright.importers.torch.calls import BACKEND
-from placewright.importers.torch.capture import Capture, capture, capture_graph
+from placewright.importers.torch.capture import Capture, capture, capture_graph, check_writes
 from placewright.importers.torch.graph import added_gradients, gradient_name, translate
 from placewright.importers.torch.ops import describe, draws_random_numbers
 from placewright.importers.torch.rehearsal import State
@@ -153,6 +153,7 @@ def program_of_graph(
         for node in module.graph.nodes
         if node.op == "placeholder" and isinstance(node.meta.get("val"), torch.Tensor)
     ]
+    check_writes(module.graph.nodes)
     captured = capture_graph(module.graph, is_parameter)
     check_calls(captured.nodes)
     graph, tensors = translate(captured, name, None, copies=False, sums_in_place=sums_in_place)

@@ -52,6 +52,11 @@ def check_module(model: Any, *, training: bool) -> None:
         )
     for path, module in model.named_modules():
         where = f"the module '{shown(path)}'" if path else "the module"
+        if isinstance(module, torch.jit.ScriptModule):
+            raise InputError(
+                f"{where} is a TorchScript module, whose code PyTorch does not trace; put the module it was made from "
+                "in its place"
+            )
         if isinstance(module, _WRAPPERS):
             raise InputError(
                 f"{where} is a {type(module).__name__}, whose exchange of tensors is no part of a planned step; "

@@ -39,8 +39,10 @@ class Assigned:
         """
         tensors = self.value.read(value, ())
         for tensor in tensors:
-            is_cut = torch.is_grad_enabled() and tensor.requires_grad
-            if is_cut and id(tensor) in own:
+            is_own = id(tensor) in own
+            # Without gradients only what forward made where it switched them on is no leaf.
+            is_cut = tensor.requires_grad and (torch.is_grad_enabled() or not (is_own or tensor.is_leaf))
+            if is_cut and is_own:
                 raise InputError(
                     "forward puts a parameter, or an argument that requires a gradient, into the attribute "
                     f"'{shown(self.slot.name)}', where a planned step could only put a copy; {BACKEND}"

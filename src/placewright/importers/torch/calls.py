@@ -40,6 +40,22 @@ _WRITING = frozenset({"__setitem__", "__iadd__", "__isub__", "__imul__", "__itru
 _HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook"})
 #: What calls that read, set and delete an attribute of a tensor are named.
 _OF_ATTRIBUTES = frozenset({"__get__", "__set__", "__delete__"})
+#: Questions whose answers depend on whether gradients are on, and on whether somebody traces.
+_OF_GRADIENTS = frozenset({"is_leaf", "requires_grad", "grad_fn"})
+#: Whose code computes the same, but for last bits, whatever it is told of gradients and of exporting.
+LIBRARIES = tuple(
+    f"{name}/"
+    for name in (
+        "torch",
+        "torchvision",
+        "torchaudio",
+        "transformers",
+        "diffusers",
+        "timm",
+        "torch_geometric",
+        "pytorchcv",
+    )
+)
 #: What gives a tensor other memory; below autograd nothing of it is seen.
 _MEMORY = frozenset({"set_", "resize_", "resize_as_", "untyped_storage", "storage"})
 
@@ -49,7 +65,7 @@ class Calls(TorchFunctionMode):
 
     stand_ins: by identity of a tensor. unknown: what stands for a tensor that has none; it may be that tensor.
     made: told every result. notes_source: whether the tracer is told the line of each call. is_strict: whether a call
-    that a trace cannot stand for is an error.
+    that a trace cannot stand for is an error. trains: whether it has a backward pass.
     """
 
     def __init__(
@@ -60,6 +76,7 @@ class Calls(TorchFunctionMode):
         *,
         notes_source: bool,
         is_strict: bool,
+        trains: bool,
     ) -> None:
         super().__init__()
         self._stand_ins = stand_ins
@@ -67,9 +84,12 @@ class Calls(TorchFunctionMode):
         self._made = made
         self._notes_source = notes_source
         self._is_strict = is_strict
+        self._trains = trains
         self._settings = _settings()
         #: Of each call its name and the plain values among its arguments.
         self.made_with: list[tuple[str, tuple[str, ...]]] = []
+        #: What code of the user's own has asked about gradients, where, and what it was told.
+        self.asked: list[tuple[str, str, Any]] = []
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Makes the call with stand-ins."""
@@ -98,6 +118,15 @@ class Calls(TorchFunctionMode):
                 "forward changes PyTorch's default dtype or its choice of deterministic algorithms (before "
                 f"{_place()}), which a planned step would not do; {BACKEND}"
             )
+        if self._is_strict and self._trains:
+            check_saved_as_they_are()
+        if self._is_strict and (name == "requires_grad_" or (name == "__set__" and attribute == "requires_grad")):
+            self._check_stays_wanted(*args, **(kwargs or {}))
+        if self._is_strict and name == "random_" and len(args) + len(kwargs or {}) > 2:
+            raise InputError(
+                f"random_ draws between two bounds (in {_place()}), which PyTorch's tracer cannot write down; call "
+                "torch.randint"
+            )
         if self._is_strict and (of_data or name in _MEMORY):
             _refuse_memory(".data =" if of_data else name)
         leaves, structure = pytree.tree_flatten((args, kwargs or {}))
@@ -113,7 +142,27 @@ class Calls(TorchFunctionMode):
         result = layer_by_layer(function, args) if name in _RECURRENT and not kwargs else function(*args, **kwargs)
         if self._made is not None:
             self._made(result)
+        if attribute in _OF_GRADIENTS:
+            self.note(attribute, result if attribute != "grad_fn" else result is not None)
         return result
+
+    def note(self, question: str, answer: Any) -> None:
+        """Notes a question about gradients where it is one of the user's own code."""
+        frame: Any = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename in _PASSES_ON | {__file__}:
+            frame = frame.f_back
+        file = "" if frame is None else frame.f_code.co_filename
+        if is_model_code(file) and not without_directory(file).startswith(LIBRARIES):
+            self.asked.append((question, f"{without_directory(file)}:{frame.f_lineno}", answer))
+
+    def _check_stays_wanted(self, tensor: Any, requires_grad: bool = True) -> None:
+        """Raises InputError where something that outlives the call wants a gradient afterwards that it did not want, or
+        does no longer."""
+        if bool(requires_grad) != tensor.requires_grad and self._outlives(tensor):
+            raise InputError(
+                f"forward sets requires_grad of a tensor that outlives the call (in {_place()}), which a plan would "
+                "not do; set it before, or of value.detach()"
+            )
 
     def _outlives(self, tensor: Any) -> bool:
         """Whether a tensor is one that outlives the call, or its stand-in."""
@@ -123,6 +172,9 @@ class Calls(TorchFunctionMode):
         """The stand-in of a tensor, and any other value as it is."""
         if not isinstance(value, torch.Tensor):
             return value
+        # Transforms such as vmap wrap what they have been given, which may be a stand-in.
+        if torch._C._functorch.is_functorch_wrapped_tensor(value):
+            return value
         stand_in = self._stand_ins.get(id(value))
         return self._unknown(value) if stand_in is None else stand_in
 
@@ -130,6 +182,15 @@ class Calls(TorchFunctionMode):
 def _settings() -> tuple[Any, ...]:
     """What calls depend on beside their arguments, whoever makes them."""
     return torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled()
+
+
+def check_saved_as_they_are() -> None:
+    """Raises InputError where hooks are told of the tensors that autograd saves."""
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        raise InputError(
+            "saved_tensors_hooks, such as those of save_on_cpu, are around forward or in it, and a planned step keeps "
+            f"tensors without them; leave them out, or {BACKEND}"
+        )
 
 
 def _caller() -> tuple[str, int]:
@@ -221,6 +282,29 @@ def layer_by_layer(function: Callable[..., Any], args: Sequence[Any]) -> Any:
             value = torch.dropout(value, dropout, True)
     ends = [torch.cat(layers_of) for layers_of in zip(*found, strict=True)]
     return (value.transpose(0, 1) if turned else value, *ends)
+
+
+@contextmanager
+def questions_noted(note: Callable[[str, Any], None]) -> Iterator[None]:
+    """Each time that an autograd.Function asks which of its arguments want a gradient is noted."""
+    base: Any = torch.autograd.function.BackwardCFunction
+    answers = base.needs_input_grad
+    thread = threading.get_ident()
+
+    def asked(context: Any) -> Any:
+        answer = answers.__get__(context)
+        if threading.get_ident() == thread:
+            note("needs_input_grad", answer)
+        return answer
+
+    base.needs_input_grad = property(asked)
+    try:
+        yield
+    finally:
+        if isinstance(answers, property):
+            base.needs_input_grad = answers
+        else:
+            del base.needs_input_grad
 
 
 @contextmanager

@@ -53,6 +53,7 @@ def capture(trace: Trace, *, keep_draws: bool = True) -> Capture:
     """
     nodes = list(trace.graph.nodes)
     _check_effects(nodes)
+    check_writes(nodes)
     correct_dtypes(nodes)
     placeholders = {node.meta["desc"]: node for node in nodes if node.op == "placeholder"}
     end = trace.graph.output_node()
@@ -138,6 +139,17 @@ def _check_effects(nodes: Iterable[Any]) -> None:
     for node in nodes:
         if isinstance(node.target, torch._ops.HigherOrderOperator) and node.target.name() == "with_effects":
             raise InputError(sentence_on_effects(node.args[1]))
+
+
+def check_writes(nodes: Iterable[Any]) -> None:
+    """Raises InputError for a write in a graph that is functional but for what a backward of one's own writes to."""
+    for node in nodes:
+        is_op = node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
+        if is_op and node.target._schema.is_mutable and getattr(node.args[0], "op", "") == "placeholder":
+            raise InputError(
+                "the backward of an autograd.Function writes to a tensor that it has not made, such as a buffer, and a "
+                "planned step would not; write to it in forward"
+            )
 
 
 def _check_gradients(trace: Trace, trained: set[str]) -> None:

@@ -1,5 +1,5 @@
-"""Ops that PyTorch's tracer would compute by formulas in Python, traced as what they are in a module that runs: the
-kernels that they call, dropout that drops nothing as its input, and grouped products in the dtypes of their kernels.
+"""Ops that PyTorch's tracer would take for others, traced as what they are in a module that runs: the kernels that they
+call, dropout that drops nothing as its input, and grouped products in the dtypes of their kernels.
 
 Imported only where torch is known to be present.
 """
@@ -24,23 +24,75 @@ _OPS = (
     *("multi_margin_loss", "multilabel_margin_loss_forward", "hardshrink", "softshrink", "matmul"),
 )
 _FORMULAS = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
+_AUTOGRAD = (torch._C.DispatchKey.AutogradCPU, torch._C.DispatchKey.AutogradCUDA)
 #: The formulas are those of the whole process.
 _LOCK = threading.RLock()
 
 
+def _drawn_by_rows(value: Any, p: float, *, generator: Any = None) -> Any:
+    """`bernoulli` draws row by row, and `bernoulli_` in the order in which the tensor lies; the tracer makes one op of
+    both."""
+    with torch._C._DisablePythonDispatcher():
+        return torch.ops.aten.bernoulli.p(value.contiguous(), p, generator=generator)
+
+
+def _wants_gradient(matrix: Any) -> bool:
+    return bool(torch.is_grad_enabled() and matrix.requires_grad)
+
+
+def _eigvalsh(matrix: Any, UPLO: str = "L") -> Any:  # noqa: N803
+    """Without a gradient another algorithm finds the values alone; the tracer always takes that of the vectors."""
+    return torch.ops.aten._linalg_eigh(matrix, UPLO, _wants_gradient(matrix))[0]
+
+
+def _svdvals(matrix: Any, *, driver: str | None = None) -> Any:
+    return torch.ops.aten._linalg_svd(matrix, False, _wants_gradient(matrix), driver=driver)[1]
+
+
+def _eigvals(matrix: Any) -> Any:
+    if _wants_gradient(matrix):
+        return torch.linalg.eig(matrix)[0]
+    return torch.ops.aten._linalg_eigvals(matrix)
+
+
+def _one_hot(classes: Any, num_classes: int = -1) -> Any:
+    """As in eager, where a class that is none is an error; the tracer compares instead."""
+    if num_classes < 1:
+        with torch._C._DisablePythonDispatcher():
+            return torch.ops.aten.one_hot.default(classes, num_classes)
+    blank = torch.zeros((*classes.shape, num_classes), dtype=torch.long, device=classes.device)
+    return blank.scatter(-1, classes.unsqueeze(-1), 1)
+
+
+_INSTEAD = {
+    torch.ops.aten.one_hot.default: _one_hot,
+    torch.ops.aten.bernoulli.p: _drawn_by_rows,
+    torch.ops.aten.linalg_eigvalsh.default: _eigvalsh,
+    torch.ops.aten.linalg_svdvals.default: _svdvals,
+    torch.ops.aten.linalg_eigvals.default: _eigvals,
+}
+
+
 @contextmanager
 def kernels_kept() -> Iterator[None]:
-    """Tracing in this context keeps these ops as they are."""
+    """Tracing in this context keeps these ops as they are, and gives those of `_INSTEAD` what they are in eager."""
     with _LOCK:
         taken = []
         for packet in (getattr(torch.ops.aten, name) for name in _OPS if hasattr(torch.ops.aten, name)):
             for op in (getattr(packet, overload) for overload in packet.overloads()):
                 taken.append((op, {key: op.py_kernels.pop(key) for key in _FORMULAS if key in op.py_kernels}))
                 op._dispatch_cache.clear()
+        for op, formula in _INSTEAD.items():
+            taken.append((op, {key: op.py_kernels.pop(key) for key in _AUTOGRAD if key in op.py_kernels}))
+            op.py_kernels.update(dict.fromkeys(_AUTOGRAD, formula))
+            op._dispatch_cache.clear()
         try:
             yield
         finally:
             for op, formulas in taken:
+                if op in _INSTEAD:
+                    for key in _AUTOGRAD:
+                        del op.py_kernels[key]
                 op.py_kernels.update(formulas)
                 op._dispatch_cache.clear()
 

@@ -9,7 +9,7 @@ import gc
 import random
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +23,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils import _pytree as pytree
 
 from placewright.importers.torch.assigned import Assigned, Change, check_steady
-from placewright.importers.torch.calls import BACKEND, Calls, layers_noted, without_checkpoints
+from placewright.importers.torch.calls import BACKEND, Calls, layers_noted, questions_noted, without_checkpoints
 from placewright.importers.torch.held import Held, Slot
 from placewright.importers.torch.outside import Outside, Place, forget_unreached, outside_of, places_of
 from placewright.importers.torch.stand_in import tensors_of
@@ -93,6 +93,8 @@ class Rehearsal:
         self._held = Held(model)
         #: Of the first run and the traced one, what was called with which values.
         self._calls: list[list[tuple[str, tuple[str, ...]]]] = []
+        #: Of the same runs, what forward asked about gradients and was told.
+        self._asked: list[list[tuple[str, str, Any]]] = []
 
     def first(self, inputs: Sequence[Any]) -> Found:
         """Runs the module on fake tensors like these."""
@@ -106,6 +108,8 @@ class Rehearsal:
         if self._to_run:
             for tensor in every:
                 _check_plain(tensor)
+            for tensor in inputs:
+                _check_dense(tensor)
         known = [*self._model.modules(), *(each for _, each in self._held.containers()), self._held.values]
         #: Where forward found tensors outside of the module, before it could put others there.
         places: list[Place] = []
@@ -170,18 +174,25 @@ class Rehearsal:
 
         output, loss, changes = self._run(stand_ins, unknown, inputs, None)
         assigned: list[Any] = []
+        own = set(map(id, (*state, *inputs)))
         if self._to_run:
             if [slot.name for slot, _, _ in changes] != [each.slot.name for each in found.assigned]:
                 raise InputError(f"forward changes other attributes whenever it is called; {BACKEND}")
             detached: dict[int, Any] = {}
-            own = set(map(id, (*state, *inputs)))
             for each, (_, _, value) in zip(found.assigned, changes, strict=True):
                 assigned += each.read(value, detached, own)
-        return (output if self._loss is None else loss), assigned
+        return (_cut_off(output, own) if self._loss is None else loss), assigned
 
     def check_repeated(self, inputs: Sequence[Any]) -> None:
         """Raises InputError where runs do not make the same calls: something that no attribute shows has changed in
-        between. Runs with and without gradients may differ, and those on other sorts of fake tensors."""
+        between, or it has asked what a tracer answers otherwise. Runs with and without gradients may differ, and
+        those on other sorts of fake tensors."""
+        for (question, place, answer), (_, _, traced) in zip(*self._asked[:2], strict=False):
+            if answer != traced:
+                raise InputError(
+                    f"forward asks for {question} (in {place}), and the answer depends on whether gradients are on or "
+                    f"is another while forward is captured; {BACKEND}"
+                )
         if self._calls[0] == self._calls[1]:
             return
         self.first(inputs), self.first(inputs)
@@ -205,7 +216,8 @@ class Rehearsal:
         before this one has changed."""
         # An exported program says by itself where its calls come from.
         is_code = not isinstance(self._model, torch.fx.GraphModule)
-        calls = Calls(stand_ins, unknown, made, notes_source=is_code, is_strict=self._to_run)
+        trains = self._loss is not None
+        calls = Calls(stand_ins, unknown, made, notes_source=is_code, is_strict=self._to_run, trains=trains)
         try:
             for slot, tensor in self._held.tensors():
                 if slot.is_settable and id(tensor) in stand_ins:
@@ -218,10 +230,12 @@ class Rehearsal:
                 stack.enter_context(without_checkpoints(written, is_strict=self._to_run))
                 if is_code:
                     stack.enter_context(layers_noted(self._model))
+                stack.enter_context(questions_noted(calls.note))
                 stack.enter_context(calls)
                 output = self._output(inputs)
                 loss = None if self._loss is None else self._loss(output)
             self._calls.append(calls.made_with)
+            self._asked.append(calls.asked)
             # What no call has read may stand in a tuple, or outside of the module.
             changes = [(slot, old, pytree.tree_map(calls.instead, new)) for slot, old, new in during.changes()]
             return pytree.tree_map(calls.instead, output), loss, changes
@@ -239,6 +253,7 @@ class Rehearsal:
         """Raises InputError where the next call would not do the same with what this one leaves in attributes."""
         check_steady(changes, ())
         _, _, later = self._run(stand_ins, unknown, inputs, made, changes)
+        self._asked.pop()
         self._calls.pop()  # With what it found there it may have called less.
         check_steady(changes, later)
 
@@ -261,6 +276,17 @@ def _written(stand_ins: Mapping[int, Any], held: Held) -> tuple[Any, ...]:
     versions = {key: tensor._version for key, tensor in stand_ins.items() if tensor._version}
     values = [(slot.name, new) for slot, _, new in held.changes() if isinstance(new, int | float | str)]
     return versions, values
+
+
+def _cut_off(tree: Any, own: Set[int]) -> Any:
+    """The same, without the gradients that forward may have asked for: an inference has no backward pass. own: by
+    identity the tensors of the module and the arguments, which stay what they are."""
+    cut: dict[int, Any] = {}
+
+    def without_graph(tensor: Any) -> Any:
+        return cut.setdefault(id(tensor), tensor if tensor.is_leaf or id(tensor) in own else tensor.detach())
+
+    return pytree.tree_map_only(torch.Tensor, without_graph, tree)
 
 
 def _require_gradients(tree: Any) -> tuple[bool, ...]:
@@ -340,6 +366,12 @@ def _check_plain(tensor: Any) -> None:
             f"a {kind.__name__} is among the tensors that forward reads, and its own rules for calls of PyTorch are "
             "none of a plan's; give it tensor.as_subclass(torch.Tensor)"
         )
+
+
+def _check_dense(tensor: Any) -> None:
+    if tensor.layout != torch.strided:
+        layout = str(tensor.layout).removeprefix("torch.")
+        raise InputError(f"an argument has the layout {layout}, and plans run dense tensors only; {BACKEND}")
 
 
 def _refuse_another_shape(tensor: Any, fake: Any, name: str) -> None:

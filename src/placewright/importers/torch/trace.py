@@ -11,6 +11,7 @@ import functools
 import inspect
 import io
 import logging
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ import torch._inductor.config
 from torch import nn
 from torch._dynamo.exc import UncapturedHigherOrderOpError
 from torch._functorch import aot_autograd
+from torch._functorch._aot_autograd import descriptors
 from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -32,7 +34,8 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
-from placewright.importers.torch.calls import BACKEND
+from placewright.importers.source_lines import without_directory
+from placewright.importers.torch.calls import BACKEND, LIBRARIES
 from placewright.importers.torch.failure import reason
 from placewright.importers.torch.held import Held
 from placewright.importers.torch.kernels import grouped_products_of_any_dtype, input_passed_on, kernels_kept
@@ -104,7 +107,7 @@ def trace(
             if not as_exported:
                 with contextlib.suppress(*_DEPENDS_ON_VALUES):
                     return traced()
-            with _said_to_be_exported(), _in_one_sentence(module):
+            with _said_to_be_exported(to_run), _in_one_sentence(module):
                 return traced()
     except UncapturedHigherOrderOpError as error:
         if to_run or isinstance(module, torch.fx.GraphModule):
@@ -171,6 +174,8 @@ def _trace(
             found = rehearsal.first(inputs)
         with torch.set_grad_enabled(training), contextlib.nullcontext() if as_exported else kernels_kept():
             graph = _functional_graph(rehearsal, found, tuple(_each_once(inputs)))
+            if not training:
+                _check_no_backward(graph)
             if to_run:
                 rehearsal.check_repeated(inputs)
     return Trace(
@@ -322,11 +327,29 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
+class _LibrariesAlone(int):
+    """Is true where a library asks, whose answer to it is another way to the same results. Raises InputError where
+    other code does: what it does otherwise is not known."""
+
+    def __bool__(self) -> bool:
+        frame = sys._getframe(1)
+        file = without_directory(frame.f_code.co_filename)
+        if file.startswith(LIBRARIES):
+            return True
+        raise InputError(
+            "forward depends on values of tensors, so that it could be captured only as what it is when it is exported "
+            f"or compiled, for which it asks in {file}:{frame.f_lineno}; {BACKEND}"
+        )
+
+
 @contextlib.contextmanager
-def _said_to_be_exported() -> Iterator[None]:
-    """What `torch.compiler.is_exporting` tells the module's code is true."""
+def _said_to_be_exported(to_run: bool) -> Iterator[None]:
+    """What `torch.compiler.is_exporting` and `is_compiling` tell the module's code is true; with to_run that of
+    libraries alone."""
     before = torch.compiler._is_exporting_flag, torch.compiler._is_compiling_flag
-    torch.compiler._is_exporting_flag = torch.compiler._is_compiling_flag = True
+    # Whoever asks gets the flag itself, and tests it.
+    flag: Any = _LibrariesAlone(True) if to_run else True
+    torch.compiler._is_exporting_flag = torch.compiler._is_compiling_flag = flag
     try:
         yield
     finally:
@@ -343,6 +366,15 @@ def _in_one_sentence(model: Any, but: tuple[type[Exception], ...] = ()) -> Itera
     except Exception as error:
         why = reason(error, model)
         raise InputError(f"PyTorch cannot trace {type(model).__name__} with these arguments: {why}") from error
+
+
+def _check_no_backward(graph: Any) -> None:
+    """Raises InputError where the graph of an inference has a backward pass."""
+    if any(isinstance(node.meta.get("desc"), descriptors.TangentAOTInput) for node in graph.nodes):
+        raise InputError(
+            "forward writes what wants a gradient, computed under torch.enable_grad(), to a tensor that outlives the "
+            "call, and a planned inference has no gradients; write it under torch.no_grad()"
+        )
 
 
 def _functional_graph(rehearsal: Rehearsal, found: Found, inputs: tuple[Any, ...]) -> Any:
