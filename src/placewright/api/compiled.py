@@ -336,7 +336,7 @@ class Compiled:
         return made
 
     def _forget_what_changed(self) -> None:
-        """Plans of what the module was before a layer, a hook or a value in it changed are made anew.
+        """Plans of what the module or the loss was before a layer, a hook or a value in it changed are made anew.
 
         Raises InputError where that happens at call after call.
         """
@@ -366,7 +366,7 @@ class Compiled:
                     self._reads_offsets = True
                     key, _ = self._key(args, kwargs)
                 self._made[key] = made
-                self._guard = self._guard or Guard(self._planner.model)
+                self._guard = self._guard or Guard(self._planner.model, self._planner.loss)
                 while len(self._made) > MAX_PLANS:
                     self._made.popitem(last=False)
             self._made.move_to_end(key)
