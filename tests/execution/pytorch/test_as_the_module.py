@@ -661,6 +661,20 @@ def test_hooks_are_refused_whenever_they_come(name: str) -> None:
         placewright.compile(model, x(), training=True, **QUICK)
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_a_hook_on_all_modules_is_refused_whenever_it_comes(training: bool) -> None:
+    model = nn.Sequential(nn.Linear(16, 16), nn.Tanh())
+    with placewright.compile(model, x(), training=training, **QUICK) as compiled:
+        compiled(x())
+        handle = nn.modules.module.register_module_forward_hook(pure)
+        try:
+            with pytest.raises(InputError, match="all modules have a hook"):
+                compiled(x())
+        finally:
+            handle.remove()
+        compiled(x())
+
+
 def test_modules_without_code_of_their_own_are_refused() -> None:
     linear = nn.Linear(16, 4).eval()
     exported = torch.export.export(linear, (x(),))

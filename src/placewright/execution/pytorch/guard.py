@@ -18,8 +18,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.modules import module as every_module
 
 from placewright.execution.pytorch.runnable import HOOKS
+from placewright.importers.torch.calls import layers_noted
 from placewright.importers.torch.held import GONE, Held, is_equal
 from placewright.importers.torch.outside import Place
 
@@ -48,6 +50,7 @@ class Guard:
     def _read(self) -> None:
         self._hooks = [getattr(module, attribute) for module in self._model.modules() for attribute in HOOKS]
         self._num_hooks = [len(hooks) for hooks in self._hooks]
+        self._of_all_modules = _hooks_of_all_modules()
         watched = _Watched(self._model, self._loss)
         self._ties = _ties(watched.held)
         self._containers, self._places, self._arrays = watched.containers, watched.places, watched.arrays
@@ -64,7 +67,7 @@ class Guard:
     def change(self) -> str | None:
         """The name of what is no longer what it was; None where all is. Tensors may be others: whether these fit is
         asked where they are read."""
-        if list(map(len, self._hooks)) != self._num_hooks:
+        if list(map(len, self._hooks)) != self._num_hooks or _hooks_of_all_modules() != self._of_all_modules:
             self._read()
             return "hooks"
         now = self._now
@@ -234,6 +237,17 @@ class _Watched:
         is_known = key in self._seen
         self._seen[key] = value
         return is_known
+
+
+def _hooks_of_all_modules() -> list[Any]:
+    """But those by which another thread may trace a module now."""
+    every = (getattr(every_module, f"_global{attribute}") for attribute in HOOKS)
+    return [
+        hook
+        for hooks in every
+        for hook in hooks.values()
+        if getattr(hook, "__module__", None) != layers_noted.__module__
+    ]
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
