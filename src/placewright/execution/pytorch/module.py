@@ -168,8 +168,10 @@ def _refuse_sharing(named: Sequence[tuple[str, Any, bool]]) -> None:
         before = [each for each in before if each[0] > begin]
         for _, other, also in before:
             if written or also:
+                only_read = "one of them" if written and also else f"'{shown(name if also else other)}'"
                 raise InputError(
-                    f"'{shown(other)}' and '{shown(name)}' share memory, and the step writes to one of them; {BACKEND}"
+                    f"'{shown(other)}' and '{shown(name)}' share memory, and the step writes to one of them; put a "
+                    f"clone in the place of {only_read}"
                 )
         before.append((begin + _reach(tensor), name, written))
 
