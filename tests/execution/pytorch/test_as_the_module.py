@@ -864,6 +864,21 @@ def test_what_a_loss_does_not_read_may_change() -> None:
             step(x())
 
 
+def test_other_strides_of_what_a_module_holds_are_refused() -> None:
+    model = nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 1))
+    with placewright.compile(model, x(), training=True, **QUICK) as step:
+        step(x())
+        lying = model[0].weight.data
+        model[0].weight.data = lying.t().contiguous().t()
+        with pytest.raises(InputError, match=r"'0.weight' is now .* with strides \(1, 16\), .* for strides \(16, 1\)"):
+            step(x())
+        model[0].weight.data = lying
+        step(x())
+        # Of one row, whose stride says nothing.
+        model[1].weight.data = model[1].weight.data.t().contiguous().t()
+        step(x())
+
+
 def test_a_value_that_changes_at_every_call_is_refused_after_some_plans() -> None:
     class Scaled(nn.Module):
         factor = 0
