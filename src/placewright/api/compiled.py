@@ -48,6 +48,14 @@ _PLAIN = (
     bool, int, float, complex, str, bytes, slice, range, enum.Enum, np.generic,
     torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
 )  # fmt: skip
+#: What says how PyTorch computes attention, which a plan's ops are chosen by.
+_ATTENTION = (
+    torch.backends.cuda.flash_sdp_enabled,
+    torch.backends.cuda.mem_efficient_sdp_enabled,
+    torch.backends.cuda.cudnn_sdp_enabled,
+    torch.backends.cuda.math_sdp_enabled,
+    torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed,
+)
 #: Plans for so many shapes of the arguments are kept, the latest used.
 MAX_PLANS = 8
 
@@ -466,6 +474,6 @@ def _seen_by_forward(tensors: Sequence[Any], *, offsets: bool) -> tuple[Any, ...
 
 
 def _context() -> tuple[Any, ...]:
-    """What the caller's context has a say in: the dtypes to which PyTorch casts, and the one of new tensors."""
+    """What the caller has a say in: dtypes that PyTorch casts to, that of new tensors, and the kernels of attention."""
     casts = tuple((kind, torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind))
-    return (*casts, torch.get_default_dtype())
+    return (*casts, torch.get_default_dtype(), *(is_on() for is_on in _ATTENTION))

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
 import placewright
@@ -877,6 +878,22 @@ def test_other_strides_of_what_a_module_holds_are_refused() -> None:
         # Of one row, whose stride says nothing.
         model[1].weight.data = model[1].weight.data.t().contiguous().t()
         step(x())
+
+
+class Attention(nn.Module):
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        return nn.functional.scaled_dot_product_attention(value, value, value)
+
+
+def test_attention_uses_the_kernels_that_the_caller_allows() -> None:
+    model, value = Attention(), torch.randn(2, 4, 33, 16, generator=torch.Generator().manual_seed(1))
+    with placewright.compile(model, value, **QUICK) as compiled:
+        fused = compiled(value)
+        with sdpa_kernel(SDPBackend.MATH):
+            result = model(value)
+            assert torch.equal(compiled(value), result)
+        assert not torch.equal(fused, result)
+        assert torch.equal(compiled(value), fused)
 
 
 def test_a_value_that_changes_at_every_call_is_refused_after_some_plans() -> None:
