@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import enum
+import sys
 import threading
 import types
 from collections import OrderedDict
@@ -56,6 +57,8 @@ _ATTENTION = (
     torch.backends.cuda.math_sdp_enabled,
     torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed,
 )
+#: Half of it has fewer digits than other numbers.
+_SMALLEST = sys.float_info.min
 #: Plans for so many shapes of the arguments are kept, the latest used.
 MAX_PLANS = 8
 
@@ -101,6 +104,8 @@ class Compiled:
         self._inductor = inductor
         self._measure_placements = measure_placements
         self._start()
+        #: Whether the threads take numbers that are too small for zeros, as that which started them did then.
+        self._flushes = _flushes_denormals()
         self._lock = threading.RLock()
         #: By what the module is called with.
         self._made: OrderedDict[Any, Made] = OrderedDict()
@@ -363,6 +368,9 @@ class Compiled:
     def _made_for(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Made, list[Any]]:
         key, tensors = self._key(args, kwargs)
         with self._lock:
+            if self._flushes != _flushes_denormals():
+                self.close()  # New threads do as this one.
+                self._flushes = _flushes_denormals()
             made = self._made.get(key)
             if made is None and (made := self._with_room(key)) is not None:
                 self._made[key] = made
@@ -477,3 +485,8 @@ def _context() -> tuple[Any, ...]:
     """What the caller has a say in: dtypes that PyTorch casts to, that of new tensors, and the kernels of attention."""
     casts = tuple((kind, torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind))
     return (*casts, torch.get_default_dtype(), *(is_on() for is_on in _ATTENTION))
+
+
+def _flushes_denormals() -> bool:
+    """Whether this thread takes numbers that are too small for zeros: torch.set_flush_denormal."""
+    return _SMALLEST / 2 == 0.0

@@ -896,6 +896,25 @@ def test_attention_uses_the_kernels_that_the_caller_allows() -> None:
         assert torch.equal(compiled(value), fused)
 
 
+class Halved(nn.Module):
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        return value * 0.5
+
+
+def test_numbers_that_are_too_small_are_zeros_where_they_are_to_the_caller() -> None:
+    # The smallest normal number is 1.18e-38.
+    model, value = Halved(), torch.full((6, 8), 1.3e-38)
+    try:
+        for at_first in (False, True):
+            assert torch.set_flush_denormal(at_first)
+            with placewright.compile(model, value, **QUICK) as compiled:
+                for flushes in (at_first, not at_first, at_first):
+                    torch.set_flush_denormal(flushes)
+                    assert torch.equal(compiled(value) == 0, torch.full((6, 8), flushes))
+    finally:
+        torch.set_flush_denormal(False)
+
+
 def test_a_value_that_changes_at_every_call_is_refused_after_some_plans() -> None:
     class Scaled(nn.Module):
         factor = 0
