@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
 from itertools import chain
 from operator import is_
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,8 @@ _PLAIN = (int, float, str, bool, complex, bytes, type(None), torch.Tensor, types
 _DESCRIPTORS = (staticmethod, classmethod, property, cached_property)
 #: Whose classes' objects are as PyTorch and NumPy make them.
 _LIBRARIES = ("torch", "numpy", "placewright", "builtins")
-#: Where code lies that is not the user's own.
-_INSTALLED = tuple({f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+#: Folders of packages that are not the user's own, beside those of Python.
+_PACKAGES = frozenset({"site-packages", "dist-packages"})
 
 
 class Guard:
@@ -154,7 +155,7 @@ class _Watched:
         wrapped = getattr(function, "__wrapped__", None)
         if isinstance(wrapped, types.FunctionType):
             self._code(path, wrapped)
-        if function.__code__.co_filename.startswith(_INSTALLED) or self._is_known(function, None):
+        if _is_installed(function.__code__.co_filename) or self._is_known(function, None):
             return
         if str(function.__module__).split(".")[0] == "placewright":
             return
@@ -206,7 +207,7 @@ class _Watched:
     def _object(self, path: str, value: Any, names: frozenset[str] | None, depth: int) -> None:
         kind = value if isinstance(value, type) else type(value)
         if isinstance(value, types.ModuleType):
-            if str(getattr(value, "__file__", None) or _INSTALLED[0]).startswith(_INSTALLED):
+            if (file := getattr(value, "__file__", None)) is None or _is_installed(file):
                 return
         elif _is_of_library(kind):
             return
@@ -267,6 +268,11 @@ def _function_of(value: Any) -> types.FunctionType | None:
 
 def _is_of_library(kind: type) -> bool:
     return str(kind.__module__).split(".")[0] in _LIBRARIES
+
+
+def _is_installed(file: str) -> bool:
+    folders = Path(file).parents
+    return Path(sysconfig.get_path("stdlib")) in folders or any(folder.name in _PACKAGES for folder in folders)
 
 
 def _slots_of(kind: type) -> tuple[str, ...]:
