@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import enum
+import sys
 import threading
 import types
 from collections import OrderedDict
@@ -48,6 +49,16 @@ _PLAIN = (
     bool, int, float, complex, str, bytes, slice, range, enum.Enum, np.generic,
     torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
 )  # fmt: skip
+#: What says how PyTorch computes attention, which a plan's ops are chosen by.
+_ATTENTION = (
+    torch.backends.cuda.flash_sdp_enabled,
+    torch.backends.cuda.mem_efficient_sdp_enabled,
+    torch.backends.cuda.cudnn_sdp_enabled,
+    torch.backends.cuda.math_sdp_enabled,
+    torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed,
+)
+#: Half of it has fewer digits than other numbers.
+_SMALLEST = sys.float_info.min
 #: Plans for so many shapes of the arguments are kept, the latest used.
 MAX_PLANS = 8
 
@@ -93,6 +104,8 @@ class Compiled:
         self._inductor = inductor
         self._measure_placements = measure_placements
         self._start()
+        #: Whether the threads take numbers that are too small for zeros, as that which started them did then.
+        self._flushes = _flushes_denormals()
         self._lock = threading.RLock()
         #: By what the module is called with.
         self._made: OrderedDict[Any, Made] = OrderedDict()
@@ -336,7 +349,7 @@ class Compiled:
         return made
 
     def _forget_what_changed(self) -> None:
-        """Plans of what the module was before a layer, a hook or a value in it changed are made anew.
+        """Plans of what the module or the loss was before a layer, a hook or a value in it changed are made anew.
 
         Raises InputError where that happens at call after call.
         """
@@ -355,6 +368,9 @@ class Compiled:
     def _made_for(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Made, list[Any]]:
         key, tensors = self._key(args, kwargs)
         with self._lock:
+            if self._flushes != _flushes_denormals():
+                self.close()  # New threads do as this one.
+                self._flushes = _flushes_denormals()
             made = self._made.get(key)
             if made is None and (made := self._with_room(key)) is not None:
                 self._made[key] = made
@@ -366,7 +382,7 @@ class Compiled:
                     self._reads_offsets = True
                     key, _ = self._key(args, kwargs)
                 self._made[key] = made
-                self._guard = self._guard or Guard(self._planner.model)
+                self._guard = self._guard or Guard(self._planner.model, self._planner.loss)
                 while len(self._made) > MAX_PLANS:
                     self._made.popitem(last=False)
             self._made.move_to_end(key)
@@ -466,6 +482,11 @@ def _seen_by_forward(tensors: Sequence[Any], *, offsets: bool) -> tuple[Any, ...
 
 
 def _context() -> tuple[Any, ...]:
-    """What the caller's context has a say in: the dtypes to which PyTorch casts, and the one of new tensors."""
+    """What the caller has a say in: dtypes that PyTorch casts to, that of new tensors, and the kernels of attention."""
     casts = tuple((kind, torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind))
-    return (*casts, torch.get_default_dtype())
+    return (*casts, torch.get_default_dtype(), *(is_on() for is_on in _ATTENTION))
+
+
+def _flushes_denormals() -> bool:
+    """Whether this thread takes numbers that are too small for zeros: torch.set_flush_denormal."""
+    return _SMALLEST / 2 == 0.0

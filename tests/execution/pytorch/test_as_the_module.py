@@ -11,12 +11,14 @@ import random
 import re
 import types
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
 import placewright
@@ -660,6 +662,20 @@ def test_hooks_are_refused_whenever_they_come(name: str) -> None:
         placewright.compile(model, x(), training=True, **QUICK)
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_a_hook_on_all_modules_is_refused_whenever_it_comes(training: bool) -> None:
+    model = nn.Sequential(nn.Linear(16, 16), nn.Tanh())
+    with placewright.compile(model, x(), training=training, **QUICK) as compiled:
+        compiled(x())
+        handle = nn.modules.module.register_module_forward_hook(pure)
+        try:
+            with pytest.raises(InputError, match="all modules have a hook"):
+                compiled(x())
+        finally:
+            handle.remove()
+        compiled(x())
+
+
 def test_modules_without_code_of_their_own_are_refused() -> None:
     linear = nn.Linear(16, 4).eval()
     exported = torch.export.export(linear, (x(),))
@@ -698,6 +714,205 @@ def test_a_module_that_has_changed_is_planned_anew() -> None:
         assert torch.equal(compiled(x()), scaled(x()))
         scaled.settings["shift"] = -1.0
         assert torch.equal(compiled(x()), scaled(x()))
+
+
+class Slotted:
+    """Plain values without a dictionary."""
+
+    __slots__ = ("factor",)
+
+    def __init__(self) -> None:
+        self.factor = 1.0
+
+
+FACTOR = 1.0
+
+
+class Holding(nn.Module):
+    """Holds values in every way in which a module may."""
+
+    factor_of_all = 1.0
+
+    def __init__(self, get: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.get = get
+        self.slotted = Slotted()
+        self.array = np.ones(1)
+        self.by_name = {"one": 1.0}
+        self.zero: Any = 0.0
+        self.hidden = [nn.Dropout(0.5).eval()]
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        return value * self.get(self)
+
+
+def set_global(_: Any) -> None:
+    global FACTOR
+    FACTOR = 2.0
+
+
+# What is read, and how it changes.
+HELD: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "global": (lambda model: FACTOR, set_global),
+    "attribute of the class": (lambda model: model.factor_of_all, lambda model: setattr(Holding, "factor_of_all", 2.0)),
+    "slots": (lambda model: model.slotted.factor, lambda model: setattr(model.slotted, "factor", 2.0)),
+    "array": (lambda model: float(model.array[0]), lambda model: model.array.fill(2.0)),
+    "key": (
+        lambda model: len(next(iter(model.by_name))),
+        lambda model: model.by_name.update(three=model.by_name.pop("one")),
+    ),
+    "sign of a zero": (lambda model: model.zero, lambda model: setattr(model, "zero", -0.0)),
+    "type": (lambda model: 2.0 if model.zero is False else 1.0, lambda model: setattr(model, "zero", False)),
+    "mode of a module in a list": (lambda model: 1.0 + model.hidden[0].training, lambda model: model.hidden[0].train()),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_whatever_plain_value_forward_reads_is_watched(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    get, change = HELD[name]
+    monkeypatch.setattr(Holding, "factor_of_all", 1.0)
+    monkeypatch.setitem(globals(), "FACTOR", 1.0)
+    model = Holding(get)
+    with placewright.compile(model, x(), **QUICK) as compiled:
+        before = compiled(x())
+        change(model)
+        result = model(x())
+        assert not torch.equal(before.view(torch.int32), result.view(torch.int32))
+        assert torch.equal(compiled(x()).view(torch.int32), result.view(torch.int32))
+
+
+class Penalty:
+    """A loss that is an object, with a number that is none of its business."""
+
+    def __init__(self) -> None:
+        self.weight, self.num_calls = 1.0, 0
+
+    def __call__(self, result: torch.Tensor) -> torch.Tensor:
+        return self.weighted(result.square().mean())
+
+    def weighted(self, value: torch.Tensor) -> torch.Tensor:
+        return value * self.weight
+
+
+def annealed() -> tuple[Callable[[Any], Any], Callable[[], Any]]:
+    weight = 1.0
+
+    def anneal() -> None:
+        nonlocal weight
+        weight = 0.5
+
+    return lambda result: weight * result.square().mean(), anneal
+
+
+def smoothed() -> tuple[Callable[[Any], Any], Callable[[], Any]]:
+    criterion, target = nn.CrossEntropyLoss(), torch.arange(8)
+    return lambda result: criterion(result, target), lambda: setattr(criterion, "label_smoothing", 0.3)
+
+
+def criterion_without_dropout() -> tuple[Callable[[Any], Any], Callable[[], Any]]:
+    criterion = nn.Sequential(nn.Dropout(0.5), nn.Flatten(0), nn.Softmax(0))
+    return lambda result: criterion(result).square().sum(), criterion.eval
+
+
+def hooked() -> tuple[Callable[[Any], Any], Callable[[], Any]]:
+    criterion = nn.MSELoss()
+    return (
+        lambda result: criterion(result, result.detach() * 2),
+        lambda: criterion.register_forward_hook(lambda module, args, result: result * 2),
+    )
+
+
+def penalized() -> tuple[Callable[[Any], Any], Callable[[], Any]]:
+    penalty = Penalty()
+    return penalty, lambda: setattr(penalty, "weight", 0.5)
+
+
+def of_a_method() -> tuple[Callable[[Any], Any], Callable[[], Any]]:
+    penalty = Penalty()
+    return lambda result: partial(penalty.weighted)(result.mean()), lambda: setattr(penalty, "weight", 0.5)
+
+
+LOSSES = {
+    "closure": annealed,
+    "attribute of a criterion": smoothed,
+    "mode of a criterion": criterion_without_dropout,
+    "hook of a criterion": hooked,
+    "attribute of an object": penalized,
+    "attribute that a method reads": of_a_method,
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_that_has_changed_is_planned_anew(name: str) -> None:
+    loss, change = LOSSES[name]()
+    model = nn.Linear(16, 8)
+    with placewright.compile(model, x(), training=True, loss=loss, **QUICK) as step:
+        torch.manual_seed(1)
+        before = step(x())
+        change()
+        torch.manual_seed(1)
+        result = step(x())
+        torch.manual_seed(1)
+        assert torch.equal(result, loss(model(x())))
+        assert not torch.equal(before, result)
+
+
+def test_what_a_loss_does_not_read_may_change() -> None:
+    penalty = Penalty()
+    with placewright.compile(nn.Linear(16, 8), x(), training=True, loss=penalty, **QUICK) as step:
+        for _ in range(MAX_PLANS + 2):
+            penalty.num_calls += 1
+            step(x())
+
+
+def test_other_strides_of_what_a_module_holds_are_refused() -> None:
+    model = nn.Sequential(nn.Linear(16, 16), nn.Linear(16, 1))
+    with placewright.compile(model, x(), training=True, **QUICK) as step:
+        step(x())
+        lying = model[0].weight.data
+        model[0].weight.data = lying.t().contiguous().t()
+        with pytest.raises(InputError, match=r"'0.weight' is now .* with strides \(1, 16\), .* for strides \(16, 1\)"):
+            step(x())
+        model[0].weight.data = lying
+        step(x())
+        # Of one row, whose stride says nothing.
+        model[1].weight.data = model[1].weight.data.t().contiguous().t()
+        step(x())
+
+
+class Attention(nn.Module):
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        return nn.functional.scaled_dot_product_attention(value, value, value)
+
+
+def test_attention_uses_the_kernels_that_the_caller_allows() -> None:
+    model, value = Attention(), torch.randn(2, 4, 33, 16, generator=torch.Generator().manual_seed(1))
+    with placewright.compile(model, value, **QUICK) as compiled:
+        fused = compiled(value)
+        with sdpa_kernel(SDPBackend.MATH):
+            result = model(value)
+            assert torch.equal(compiled(value), result)
+        assert not torch.equal(fused, result)
+        assert torch.equal(compiled(value), fused)
+
+
+class Halved(nn.Module):
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        return value * 0.5
+
+
+def test_numbers_that_are_too_small_are_zeros_where_they_are_to_the_caller() -> None:
+    # The smallest normal number is 1.18e-38.
+    model, value = Halved(), torch.full((6, 8), 1.3e-38)
+    try:
+        for at_first in (False, True):
+            assert torch.set_flush_denormal(at_first)
+            with placewright.compile(model, value, **QUICK) as compiled:
+                for flushes in (at_first, not at_first, at_first):
+                    torch.set_flush_denormal(flushes)
+                    assert torch.equal(compiled(value) == 0, torch.full((6, 8), flushes))
+    finally:
+        torch.set_flush_denormal(False)
 
 
 def test_a_value_that_changes_at_every_call_is_refused_after_some_plans() -> None:

@@ -98,9 +98,11 @@ def test_arguments_in_one_memory_are_refused_where_forward_writes_to_one(
     with planned(WritesToArgument(), *apart) as compiled:
         compiled(*apart)
         x, y = make()
-        with pytest.raises(InputError, match=r"share memory|of the unknown kind"):
+        with pytest.raises(InputError, match=r"share memory.*put a clone in the place of 'argument 1'"):
             compiled(x, y)
         assert torch.equal(x, torch.ones(3, 4))
+        compiled(x, y.clone())
+        assert torch.equal(x, torch.zeros(3, 4))
 
 
 def test_an_argument_in_the_memory_of_a_buffer_is_refused_where_forward_writes_to_that() -> None:

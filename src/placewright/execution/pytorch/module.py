@@ -103,8 +103,8 @@ class Parameters:
 
     def now(self) -> list[Any]:
         """In the order of the names. Raises InputError where one is gone, or of another shape, dtype or device than it
-        was, or frozen since then: `.to()` and `requires_grad_()` change a parameter without replacing it; or where a
-        tensor outside of the module has been replaced."""
+        was, of other strides, or frozen since then: `.to()` and `requires_grad_()` change a parameter without replacing
+        it; or where a tensor outside of the module has been replaced."""
         for outside in self._outside:
             if not outside.is_there:
                 raise InputError(
@@ -115,10 +115,12 @@ class Parameters:
         found = [_sort_of(tensor, self._trained) for tensor in held]
         if found != self._expected:
             for name, now, before in zip(self._names, found, self._expected, strict=True):
-                if now != before:
+                if _decisive(now) != _decisive(before):
+                    one, other = _described(now), _described(before)
+                    if one == other and now is not None and before is not None:
+                        one, other = f"{one} with strides {now[-1]}", f"strides {before[-1]}"
                     raise InputError(
-                        f"'{shown(name)}' is now {_described(now)}, and the plan was made for {_described(before)}; "
-                        "compile the module again"
+                        f"'{shown(name)}' is now {one}, and the plan was made for {other}; compile the module again"
                     )
         return held
 
@@ -169,8 +171,10 @@ def _refuse_sharing(named: Sequence[tuple[str, Any, bool]]) -> None:
         before = [each for each in before if each[0] > begin]
         for _, other, also in before:
             if written or also:
+                only_read = "one of them" if written and also else f"'{shown(name if also else other)}'"
                 raise InputError(
-                    f"'{shown(other)}' and '{shown(name)}' share memory, and the step writes to one of them; {BACKEND}"
+                    f"'{shown(other)}' and '{shown(name)}' share memory, and the step writes to one of them; put a "
+                    f"clone in the place of {only_read}"
                 )
         before.append((begin + _reach(tensor), name, written))
 
@@ -244,20 +248,30 @@ def _check_inputs_of_training(tensors: Sequence[Any]) -> None:
         check_gradients_of({f"argument {number}": tensor})
 
 
-#: Shape, dtype, device, and of a training step whether it wants a gradient.
-_Sort = tuple[tuple[int, ...], Any, Any, bool]
+#: Shape, dtype, device, of a training step whether it wants a gradient, and how it lies in memory: in strides, or in
+#: another layout.
+_Sort = tuple[tuple[int, ...], Any, Any, bool, Any]
 
 
 def _sort_of(tensor: Any, trained: bool) -> _Sort | None:
     if not isinstance(tensor, torch.Tensor):
         return None
-    return tensor.shape, tensor.dtype, tensor.device, trained and tensor.requires_grad
+    lies = tensor.stride() if tensor.layout == torch.strided else tensor.layout
+    return tensor.shape, tensor.dtype, tensor.device, trained and tensor.requires_grad, lies
+
+
+def _decisive(sort: _Sort | None) -> Any:
+    """Without the strides that say nothing, those of a single element."""
+    if sort is None or not isinstance(sort[-1], tuple):
+        return sort
+    shape, *others, strides = sort
+    return shape, *others, [stride for extent, stride in zip(shape, strides, strict=True) if extent > 1]
 
 
 def _described(sort: _Sort | None) -> str:
     if sort is None:
         return "gone"
-    shape, dtype, device, trained = sort
+    shape, dtype, device, trained, _ = sort
     where = "" if device.type == "cpu" else f" on {device}"
     return f"{describe_signature([(tuple(shape), dtype)])}{where}{', with a gradient' if trained else ''}"
 

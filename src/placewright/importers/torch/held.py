@@ -26,6 +26,7 @@ _WHOLE = (
     nn.Module,
     torch.Tensor,
 )
+_PLAIN = (int, float, str, bool, complex, bytes)
 _CONTAINERS = (dict, list, tuple, set, frozenset, deque)
 #: Stands for a value that is no longer there.
 GONE = object()
@@ -112,7 +113,7 @@ class Held:
                 was, now = _items(before), _items(container)
                 for key in [*was, *(key for key in now if key not in was)]:
                     old, new = was.get(key), now.get(key, GONE)
-                    if old is not new and not _is_equal(old, new):
+                    if old is not new and not is_equal(old, new):
                         yield Slot(name=_joined(name, key), container=container, key=key, within=within), old, new
             elif isinstance(container, (set, deque)) and not _holds_the_same(container, before):
                 yield Slot(name=name, container=container, key=None), before, container
@@ -166,9 +167,10 @@ def _holds_the_same(container: Any, before: Any) -> bool:
     )  # fmt: skip
 
 
-def _is_equal(old: Any, new: Any) -> bool:
-    """Whether two plain values are equal; nothing else is asked, since comparing may be anything."""
-    return type(old) is type(new) and type(old) in (int, float, str, bool, complex, bytes) and bool(old == new)
+def is_equal(old: Any, new: Any) -> bool:
+    """Whether two plain values are the same, to the sign of a zero; nan is. Nothing else is asked, since comparing may
+    be anything."""
+    return type(old) is type(new) and isinstance(new, _PLAIN) and repr(old) == repr(new)
 
 
 def _joined(path: str, key: Any) -> str:
