@@ -291,6 +291,13 @@ def survives() -> None:
     except placewright.InputError as error:
         print("parameter:", error)
     model.after.bias = kept
+    for changed in (1, 0):
+        if rank == changed:
+            model.flag = True
+        try:
+            assert_same(compiled(x), expected)
+        except placewright.InputError as error:
+            print("changed:", error)
     try:
         placewright.compile(model, x, devices="ranks", pins={"nobody": 1})
     except placewright.InputError as error:

@@ -160,6 +160,8 @@ class CompiledOnRanks(Compiled):
                 known.module.parameters.now()
             elif self._made:
                 subject += " for the first time"
+            elif self._num_changes:
+                subject += " anew, as something in it has changed"
         except Exception as error:
             refused = error
         self._ranks.agree(subject, refused)

@@ -814,7 +814,7 @@ def criterion_without_dropout() -> tuple[Callable[[Any], Any], Callable[[], Any]
     return lambda result: criterion(result).square().sum(), criterion.eval
 
 
-def hooked() -> tuple[Callable[[Any], Any], Callable[[], Any]]:
+def hooked_criterion() -> tuple[Callable[[Any], Any], Callable[[], Any]]:
     criterion = nn.MSELoss()
     return (
         lambda result: criterion(result, result.detach() * 2),
@@ -836,7 +836,7 @@ LOSSES = {
     "closure": annealed,
     "attribute of a criterion": smoothed,
     "mode of a criterion": criterion_without_dropout,
-    "hook of a criterion": hooked,
+    "hook of a criterion": hooked_criterion,
     "attribute of an object": penalized,
     "attribute that a method reads": of_a_method,
 }

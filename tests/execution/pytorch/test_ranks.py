@@ -115,6 +115,9 @@ def test_what_goes_wrong_on_one_rank_is_said_on_all_and_leaves_them_able_to_run(
     changed = "'after.bias' is now float32[9], and the plan was made for float32[8]; compile the module again"
     assert f"parameter: {changed}" in second
     assert f"parameter: rank 1 refused: {changed}" in first
+    differ = "rank 0 runs Acts with inputs float32[4, 8], rank 1 runs Acts with inputs float32[4, 8] anew, as something"
+    assert f"changed: all ranks must do the same; {differ} in it has changed" in first
+    assert first.count("changed: ") == second.count("changed: ") == 1
     assert "planning: pin 'nobody' matches no op or module of graph 'Acts'" in first
     assert "planning: rank 0 could not go on: InputError: pin 'nobody' matches no op or module" in second
     assert "threads left: 0" in first

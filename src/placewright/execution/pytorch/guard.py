@@ -6,6 +6,7 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
+import dis
 import sysconfig
 import types
 from collections import deque
@@ -164,7 +165,7 @@ class _Watched:
             self._read(path, function, name, names, 0)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             self._read(name, cell, "cell_contents", names, 0)
-        for name in sorted(names & function.__globals__.keys()):
+        for name in sorted(_globals(function.__code__) & function.__globals__.keys()):
             self._read(name, function.__globals__, name, names, 0)
 
     def _read(self, path: str, holder: Any, key: str, names: frozenset[str] | None, depth: int) -> None:
@@ -249,6 +250,12 @@ def _hooks_of_all_modules() -> list[Any]:
         for hook in hooks.values()
         if getattr(hook, "__module__", None) != layers_noted.__module__
     ]
+
+
+def _globals(code: types.CodeType) -> set[str]:
+    """Names that a function and those within it look up outside of themselves, attributes not among them."""
+    found = {each.argval for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return found.union(*(_globals(each) for each in code.co_consts if isinstance(each, types.CodeType)))
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
