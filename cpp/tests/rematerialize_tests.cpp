@@ -50,7 +50,7 @@ RunsCost replayed(const OrderedOps& ops, const OpRuns& runs) {
             if (ops.is_leave(run.place)) CHECK(held[size_t(latest[storage])].begin == first_at[storage]);
             has_left[storage] = 1;
         } else
-            CHECK(run.is_first ? run.place == now : has_run[size_t(run.place)] && now < ops.again_until[run.place]);
+            CHECK(run.is_first ? run.place == now : has_run[size_t(run.place)] && now <= ops.again_until[run.place]);
         now += run.is_first;
         if (ops.is_op(run.place)) has_run[size_t(run.place)] = 1;
         if (run.is_first)

@@ -6,13 +6,14 @@ backwards of their own, hooks, state in Python. The module itself, called in the
 
 import copy
 import itertools
+import logging
 import pickle
 import random
 import re
 import types
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -1219,3 +1220,38 @@ def test_an_argument_that_holds_something_else_afterwards_is_refused(
 
     with pytest.raises(InputError, match=r"^forward changes what a list or a dict among its arguments holds"):
         placewright.compile(Changing(), (make(),), **QUICK)
+
+
+class Registered(nn.Module):
+    """With a table of the class, a logger and a counter beside it, which forward reads nothing of."""
+
+    registry: ClassVar[dict[int, int]] = {}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(16, 8)
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.layer(value)
+        LOGGER.debug("the result has the shape %s", result.shape)
+        return result
+
+
+LOGGER = logging.getLogger("a module's own")
+
+
+def test_what_changes_beside_forward_makes_no_plan_anew() -> None:
+    model, losses = Registered(), []
+
+    def loss(result: torch.Tensor) -> torch.Tensor:
+        return result.square().mean()
+
+    with placewright.compile(model, x(), training=True, loss=loss, **QUICK) as step:
+        for number in range(MAX_PLANS + 2):
+            losses.append(float(step(x())))
+            Registered.registry[number] = number
+            LOGGER.isEnabledFor(logging.INFO)
+            LOGGER.setLevel(logging.INFO if number % 2 else logging.WARNING)
+            before = step._made.copy()
+            step.prepare(x())
+            assert list(step._made.values()) == list(before.values())

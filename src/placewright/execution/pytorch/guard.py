@@ -139,15 +139,20 @@ class _Watched:
                 self.containers.append((_joined(path, name), Place(container, tuple(container), tuple(values))))
 
     def _class(self, path: str, kind: type) -> None:
-        """What code of a module's own class reads, and its attributes."""
-        for each in kind.__mro__:
-            if _is_of_library(each) or self._is_known(each, None):
+        """What code of a module's own class reads, and its attributes; of lists and tables only those that it names."""
+        own = [each for each in kind.__mro__ if not _is_of_library(each)]
+        functions = [function for each in own for value in vars(each).values() if (function := _function_of(value))]
+        names = frozenset(name for function in functions for name in _names(function.__code__))
+        for each in own:
+            if self._is_known(each, names):
                 continue
             for name, value in list(vars(each).items()):
                 function = _function_of(value)
                 if function is not None:
                     self._code(name, function)
-                elif not name.startswith("__") and isinstance(value, (*_PLAIN, *_CHANGING)):
+                elif isinstance(value, (*_PLAIN, *_CHANGING) if name in names else _PLAIN) and not name.startswith(
+                    "__"
+                ):
                     self._place(_joined(path, name), each, name)
                     self._value(_joined(path, name), value, None, 0)
 
@@ -224,7 +229,7 @@ class _Watched:
                 function = _function_of(vars(each)[name])
                 if function is None:
                     self._read(f"{path}.{name}", each, name, names, depth + 1)
-                else:
+                elif not _is_installed(function.__code__.co_filename):
                     self._code(name, function)
                     self._value(path, value, frozenset(_names(function.__code__)), depth + 1)
 
