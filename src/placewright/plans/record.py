@@ -202,7 +202,8 @@ class Plan:
     baselines
         Every baseline that ran; the plan is no worse than any of them.
     lower_bound
-        No valid plan has less of the objective, in ns or bytes: a proven bound.
+        No valid plan has less of the objective, in ns or bytes: a proven bound. Of peak memory, where `bound_reason` is
+        what is alive together or the word of the solver, no plan in which each op runs once.
     bound_reason
         Which bound that is; "proven by the solver" is the word of the solver alone.
     memory_floor_bytes
