@@ -143,6 +143,7 @@ def test_attention_is_told_from_shapes_or_packed_heads() -> None:
         "head_dim": 32,
         "value_dim": 24,
         "causal": True,
+        "past_length": 0,
     }
     packed = {"q_num_heads": 4, "kv_num_heads": 2}
     three = described("Attention", (2, 16, 64), (2, 16, 32), (2, 16, 32), None, (2, 2, 100, 16), attributes=packed)

@@ -145,17 +145,20 @@ def _attention(node: NodeView) -> Attributes:
     if node.domain == "com.microsoft" and node.op_type in ("Attention", "QAttention"):
         return _projecting_attention(node)
     query, key, value = query_key_value(node.op_type, node.attributes, node.inputs)
-    past_place = {"MultiHeadAttention": 6, "GroupQueryAttention": 3}.get(node.op_type, 4)
-    return {
+    past = _past_length(node, {"MultiHeadAttention": 6, "GroupQueryAttention": 3}.get(node.op_type, 4), rank=4)
+    attributes = {
         "batch": query[0],
         "heads": query[1],
         "kv_heads": key[1],
         "query_length": query[2],
-        "key_length": key[2] + _past_length(node, past_place, rank=4),
+        "key_length": key[2] + past,
         "head_dim": query[3],
         "value_dim": value[3],
         "causal": _is_causal(node),
     }
+    # ONNX's own lets the first query see the keys of the past and the first one behind them, however many there are.
+    begins = node.op_type == "Attention" and attributes["causal"] and query[2] != key[2]
+    return {**attributes, "past_length": past} if begins else attributes
 
 
 def query_key_value(
