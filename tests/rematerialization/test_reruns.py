@@ -69,26 +69,26 @@ def test_plans_with_reruns_are_right(problem: Problem, evaluations: int, orders:
     assert match_graph(plan, problem.graph) == []
 
 
-@given(tight_problems(), st.integers(0, 2**32))
-def test_the_search_counts_as_the_simulation_does(problem: Problem, seed: int) -> None:
-    ops = np.arange(problem.core.num_ops, dtype=np.int32)
-    until = again_before(problem)
+def simulated_and_counted(problem: Problem, seed: int) -> tuple[int, int]:
+    """The peak of the best runs of a search, as simulated and as the search counts it; their time is the same."""
+    ops, until = np.arange(problem.core.num_ops, dtype=np.int32), again_before(problem)
     search = _core.RematerializationSearch(problem=problem.core, order=ops, again_before=until, seed=seed)
     search.advance(30)
     found = rematerialize(problem, SearchRun(Budget(evaluations=30), seed=seed))
-    assert found.result.metrics.peak_memory_bytes == search.best_peak_bytes
     assert int(found.problem.time_ns[found.problem.lowered.graph_op].sum()) == search.best_objective
+    return found.result.metrics.peak_memory_bytes, search.best_peak_bytes
+
+
+@given(tight_problems(), st.integers(0, 2**32))
+def test_the_search_counts_as_the_simulation_does(problem: Problem, seed: int) -> None:
+    simulated, counted = simulated_and_counted(problem, seed)
+    assert simulated == counted
 
 
 @given(overwriting_problems(), st.integers(0, 2**32))
 def test_the_search_counts_no_less_than_the_simulation(problem: Problem, seed: int) -> None:
-    ops = np.arange(problem.core.num_ops, dtype=np.int32)
-    until = again_before(problem)
-    search = _core.RematerializationSearch(problem=problem.core, order=ops, again_before=until, seed=seed)
-    search.advance(30)
-    found = rematerialize(problem, SearchRun(Budget(evaluations=30), seed=seed))
-    assert found.result.metrics.peak_memory_bytes <= search.best_peak_bytes
-    assert int(found.problem.time_ns[found.problem.lowered.graph_op].sum()) == search.best_objective
+    simulated, counted = simulated_and_counted(problem, seed)
+    assert simulated <= counted
 
 
 @given(tight_problems())

@@ -35,6 +35,8 @@ _CHANGING = (dict, list, set, deque)
 #: What holds nothing that anybody else changes, or is watched elsewhere.
 _PLAIN = (int, float, str, bool, complex, bytes, type(None), torch.Tensor, types.BuiltinFunctionType)
 _DESCRIPTORS = (staticmethod, classmethod, property, cached_property)
+#: Has run before there is anything to watch, but for what forward makes itself.
+_CONSTRUCTOR = "__init__"
 #: Whose classes' objects are as PyTorch and NumPy make them.
 _LIBRARIES = ("torch", "numpy", "placewright", "builtins")
 #: Folders of packages that are not the user's own, beside those of Python.
@@ -102,20 +104,30 @@ class _Watched:
     """What is looked at before a call, each with its name: containers with keys and values, places of single values,
     and arrays with their bytes. held: what the module's attributes reach.
 
-    Of containers and objects outside of the module only what the code that reaches them names.
+    Of objects outside of the module only the attributes that some code names which the module or the loss reaches: what
+    one function passes on, another one reads.
     """
 
     def __init__(self, model: nn.Module, loss: Callable[[Any], Any] | None) -> None:
+        self._own = {id(module) for module in model.modules()}
+        #: By all code that has been reached so far.
+        self._named: set[str] = set()
+        num_named = -1
+        while num_named < len(self._named):
+            num_named = len(self._named)
+            self._read_all(model, loss)
+
+    def _read_all(self, model: nn.Module, loss: Callable[[Any], Any] | None) -> None:
         self.containers: list[tuple[str, Place]] = []
         self.places: list[tuple[str, Place]] = []
         self.arrays: list[tuple[str, Place]] = []
-        self._own = {id(module) for module in model.modules()}
-        #: What has been looked at, by which names; kept, so that identities stay its own.
-        self._seen: dict[tuple[int, frozenset[str] | None], Any] = {}
+        #: What has been looked at, by identity; kept, so that identities stay its own.
+        self._seen: dict[int, Any] = {}
         self._placed: set[tuple[int, str]] = set()
         self.held = self._module("", model)
         if loss is not None:
-            self._value("loss", loss, frozenset({"__call__"}), 0)
+            self._named.add("__call__")
+            self._value("loss", loss, 1)
 
     def _module(self, path: str, module: nn.Module) -> Held:
         held = Held(module)
@@ -129,7 +141,7 @@ class _Watched:
             self._class(name, type(each))
         for slot, value in held.values:
             if not isinstance(value, (*_CHANGING, tuple, frozenset)):
-                self._value(_joined(path, slot.name), value, None, 0)
+                self._value(_joined(path, slot.name), value, 0)
         return held
 
     def _add(self, path: str, containers: Iterable[tuple[str, Any]]) -> None:
@@ -139,66 +151,59 @@ class _Watched:
                 self.containers.append((_joined(path, name), Place(container, tuple(container), tuple(values))))
 
     def _class(self, path: str, kind: type) -> None:
-        """What code of a module's own class reads, and its attributes; of lists and tables only those that it names."""
-        own = [each for each in kind.__mro__ if not _is_of_library(each)]
-        functions = [function for each in own for value in vars(each).values() if (function := _function_of(value))]
-        names = frozenset(name for function in functions for name in _names(function.__code__))
-        for each in own:
-            if self._is_known(each, names):
+        """What code of a module's own class reads, and its attributes: plain values, and whatever some code names."""
+        for each in kind.__mro__:
+            if _is_of_library(each) or self._is_known(each):
                 continue
             for name, value in list(vars(each).items()):
                 function = _function_of(value)
                 if function is not None:
-                    self._code(name, function)
-                elif isinstance(value, (*_PLAIN, *_CHANGING) if name in names else _PLAIN) and not name.startswith(
-                    "__"
-                ):
-                    self._place(_joined(path, name), each, name)
-                    self._value(_joined(path, name), value, None, 0)
+                    if name != _CONSTRUCTOR:
+                        self._code(name, function)
+                elif not name.startswith("__") and (name in self._named or isinstance(value, _PLAIN)):
+                    self._read(_joined(path, name), each, name, 1)
 
     def _code(self, path: str, function: types.FunctionType) -> None:
         """The plain values, and what holds more of them, that a function reads beside its arguments."""
         wrapped = getattr(function, "__wrapped__", None)
         if isinstance(wrapped, types.FunctionType):
             self._code(path, wrapped)
-        if _is_installed(function.__code__.co_filename) or self._is_known(function, None):
+        if _is_installed(function.__code__.co_filename) or self._is_known(function):
             return
         if str(function.__module__).split(".")[0] == "placewright":
             return
-        names = frozenset(_names(function.__code__))
+        self._named.update(_names(function.__code__))
         for name in ("__defaults__", "__kwdefaults__"):
-            self._read(path, function, name, names, 0)
+            self._read(path, function, name, 1)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-            self._read(name, cell, "cell_contents", names, 0)
+            self._read(name, cell, "cell_contents", 1)
         for name in sorted(_globals(function.__code__) & function.__globals__.keys()):
-            self._read(name, function.__globals__, name, names, 0)
+            self._read(name, function.__globals__, name, 1)
 
-    def _read(self, path: str, holder: Any, key: str, names: frozenset[str] | None, depth: int) -> None:
+    def _read(self, path: str, holder: Any, key: str, depth: int) -> None:
         value = _value_at(holder, key)
         if value is GONE or isinstance(value, torch.Tensor):
             return
         if not isinstance(value, (types.ModuleType, types.BuiltinFunctionType, type)):
             self._place(path, holder, key)
-        self._value(path, value, names, depth)
+        self._value(path, value, depth)
 
-    def _value(self, path: str, value: Any, names: frozenset[str] | None, depth: int) -> None:
-        """names: those of the code that reads it; all where there are none."""
+    def _value(self, path: str, value: Any, depth: int) -> None:
+        """depth: 0 for what stands in the module, of which containers and attributes are looked at already."""
         if isinstance(value, _PLAIN) or depth > _DEPTH:
             return
         if isinstance(value, types.FunctionType):
             self._code(path, value)
-        elif id(value) in self._own or self._is_known(value, None if isinstance(value, nn.Module) else names):
+        elif id(value) in self._own or self._is_known(value):
             return
         elif isinstance(value, nn.Module):
             self._module(path, value)
         elif isinstance(value, types.MethodType):
-            self._value(path, value.__func__, names, depth)
-            if isinstance(value.__func__, types.FunctionType):
-                names = frozenset(_names(value.__func__.__code__))
-            self._value(path, value.__self__, names, depth + 1)
+            self._value(path, value.__func__, depth)
+            self._value(path, value.__self__, depth + 1)
         elif isinstance(value, partial):
             for each in (value.func, value.args, value.keywords):
-                self._value(path, each, names, depth + 1)
+                self._value(path, each, depth + 1)
         elif isinstance(value, np.ndarray):
             if value.dtype != object and value.nbytes <= _MAX_ARRAY_BYTES:
                 self.arrays.append((path, Place(value, None, value.tobytes())))
@@ -206,11 +211,11 @@ class _Watched:
             self._add(path, [("", value)])
             items = value.items() if isinstance(value, dict) else enumerate(value)
             for key, each in list(items):
-                self._value(f"{path}.{key}", each, names, depth + 1)
+                self._value(f"{path}.{key}", each, depth + 1)
         else:
-            self._object(path, value, names, depth)
+            self._object(path, value, depth)
 
-    def _object(self, path: str, value: Any, names: frozenset[str] | None, depth: int) -> None:
+    def _object(self, path: str, value: Any, depth: int) -> None:
         kind = value if isinstance(value, type) else type(value)
         if isinstance(value, types.ModuleType):
             if (file := getattr(value, "__file__", None)) is None or _is_installed(file):
@@ -218,31 +223,29 @@ class _Watched:
         elif _is_of_library(kind):
             return
         own = getattr(value, "__dict__", {})
-        slots = [name for each in kind.__mro__ for name in _slots_of(each)]
-        for name in sorted(slots if names is None else names & {*slots, *own}):
+        slots = {name for each in kind.__mro__ for name in _slots_of(each)}
+        for name in sorted(slots if depth == 0 else self._named & {*slots, *own}):
             holder = own if isinstance(own, dict) and name in own and not isinstance(value, types.ModuleType) else value
-            self._read(f"{path}.{name}", holder, name, names, depth + 1)
-        if isinstance(value, types.ModuleType) or names is None:
-            return
-        for each in kind.__mro__:
-            for name in sorted(names & vars(each).keys()) if not _is_of_library(each) else ():
+            self._read(f"{path}.{name}", holder, name, depth + 1)
+        for each in kind.__mro__ if depth and not isinstance(value, types.ModuleType) else ():
+            for name in sorted(self._named & vars(each).keys()) if not _is_of_library(each) else ():
+                if name == _CONSTRUCTOR and value is not kind:
+                    continue
                 function = _function_of(vars(each)[name])
                 if function is None:
-                    self._read(f"{path}.{name}", each, name, names, depth + 1)
-                elif not _is_installed(function.__code__.co_filename):
+                    self._read(f"{path}.{name}", each, name, depth + 1)
+                else:
                     self._code(name, function)
-                    self._value(path, value, frozenset(_names(function.__code__)), depth + 1)
 
     def _place(self, path: str, holder: Any, key: str) -> None:
         if (id(holder), key) not in self._placed:
             self._placed.add((id(holder), key))
             self.places.append((path, Place(holder, key, _value_at(holder, key))))
 
-    def _is_known(self, value: Any, names: frozenset[str] | None) -> bool:
-        """Whether it has been looked at by these names; from now on it has."""
-        key = (id(value), names)
-        is_known = key in self._seen
-        self._seen[key] = value
+    def _is_known(self, value: Any) -> bool:
+        """Whether it has been looked at; from now on it has."""
+        is_known = id(value) in self._seen
+        self._seen[id(value)] = value
         return is_known
 
 
