@@ -1,81 +1,83 @@
-"""A PyTorch module that runs as planned, and how its plans are made.
+"""A PyTorch module that runs as planned: what `placewright.compile` returns.
 
-Imported only where torch is known to be present.
+PyTorch captures the module and guards what its Python reads; the graphs it captures run as planned. Imported only where
+torch is known to be present.
 """
 
 from __future__ import annotations
 
 import copy
-import enum
-import sys
+import re
 import threading
-import types
-from collections import OrderedDict
+import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from types import FunctionType
 from typing import Any
 
-import numpy as np
 import torch
+from torch import nn
+from torch._dynamo.exc import FailOnRecompileLimitHit, TorchRuntimeError, Unsupported
+from torch.optim import Optimizer
 
 from placewright.api.beside_one_device import beside_first_device
 from placewright.api.calibration import Calibration
-from placewright.api.measured_placements import Runner, check_solver
-from placewright.api.module_planner import ModulePlanner
+from placewright.api.dynamo import RefusedError
+from placewright.api.measured_placements import check_solver
+from placewright.api.planned_graphs import Devices, GraphPlanner, PlannedGraph, PreparedError, Wishes
 from placewright.api.profiles import mode_name
 from placewright.api.questions import Answer, Plan, answer
-from placewright.execution.comparison import CalibrationRound, RunComparison
-from placewright.execution.pytorch.accumulation import FoundGradients
+from placewright.api.self_check import SelfCheck
+from placewright.execution.comparison import RunComparison
 from placewright.execution.pytorch.compare import compare_run, inference, training_step
-from placewright.execution.pytorch.guard import Guard
 from placewright.execution.pytorch.machine import cores_by_device
-from placewright.execution.pytorch.module import PlannedModule
-from placewright.execution.pytorch.optimizer_step import call_hooks_after
+from placewright.execution.pytorch.optimizer_memory import optimizer_memory
 from placewright.execution.pytorch.profile import unchanged
-from placewright.execution.pytorch.program import TorchProgram, signature
 from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.workers import Workers
-from placewright.graph import Graph
-from placewright.importers.torch.calls import BACKEND
-from placewright.importers.torch.graph import bytes_added_to
-from placewright.importers.torch.stand_in import tensors_of
-from placewright.importers.torch.trace import default_loss, flatten_arguments
-from placewright.support.errors import InputError, shown
+from placewright.importers.source_lines import source_of_frames
+from placewright.importers.torch.steps import argument_names, checked_loss, default_loss, mode_set
+from placewright.support.errors import InputError
+from placewright.support.quantities import format_bytes
+from placewright.support.torch_threads import torch_threads
 from placewright.terminal.run_table import run_table
 
-#: Arguments that are known by what is written of them.
-_PLAIN = (
-    bool, int, float, complex, str, bytes, slice, range, enum.Enum, np.generic,
-    torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
-)  # fmt: skip
-#: What says how PyTorch computes attention, which a plan's ops are chosen by.
-_ATTENTION = (
-    torch.backends.cuda.flash_sdp_enabled,
-    torch.backends.cuda.mem_efficient_sdp_enabled,
-    torch.backends.cuda.cudnn_sdp_enabled,
-    torch.backends.cuda.math_sdp_enabled,
-    torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed,
-)
-#: Half of it has fewer digits than other numbers.
-_SMALLEST = sys.float_info.min
-#: Plans for so many shapes of the arguments are kept, the latest used.
-MAX_PLANS = 8
+#: How often PyTorch may capture a module anew, for other shapes or for other values that its Python reads.
+_MOST_CAPTURES = 64
 
 
-@dataclass(kw_only=True)
-class Made:
-    """What runs for arguments of one shape.
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """What is called: a module, or a training step of it.
 
-    program: without what plans run again. alone: the plan of one device. graph: with measured workspaces. rounds: of
-    the calibration, if there was one.
+    loss: makes a scalar of what the module returns. optimizer: makes its step after each backward pass.
     """
 
-    program: TorchProgram
-    module: PlannedModule[Any]
-    alone: Plan
-    graph: Graph
-    rounds: tuple[CalibrationRound, ...] = ()
+    model: nn.Module
+    training: bool
+    loss: Callable[[Any], Any] | None = None
+    optimizer: Optimizer | None = None
+
+    def eager(self, model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The call without a plan, of the module or of a copy, without the optimizer's step."""
+        with mode_set(model, self.training), torch.set_grad_enabled(self.training):
+            result = model(*args, **kwargs)
+            if not self.training:
+                return result
+            loss = checked_loss((self.loss or default_loss)(result))
+            loss.backward()
+            return loss.detach()
+
+
+def _why(error: Any) -> str:
+    """What PyTorch's front says, with the line of the user's code."""
+    told = re.search(r"got \w+\((['\"])(.+?)\1\)", str(error))
+    what = told[2] if told else str(error).strip().splitlines()[0].rstrip(".")
+    files = [(frame.filename, frame.lineno) for frame in getattr(error, "real_stack", None) or ()]
+    where = source_of_frames("\n".join(f'File "{file}", line {line}' for file, line in files))
+    return f"{what} (in {where})" if where else what
 
 
 class Compiled:
@@ -83,59 +85,87 @@ class Compiled:
 
     Attributes
     ----------
-    plan
-        The plan of the latest call; of a copy that has not been called, that of what it was copied from.
-    num_compiled_regions
-        How many runs of its ops Inductor computes.
+    plans
+        Of the graphs that ran in the latest call, in their order; before a first call, those that are prepared.
     """
 
-    plan: Plan
-    num_compiled_regions: int
+    plans: tuple[Plan, ...]
 
-    def __init__(self, planner: ModulePlanner, *, inductor: bool, measure_placements: bool = False) -> None:
-        on_host = all(place.driver is None for place in planner.places)
-        if inductor and not on_host:
+    def __init__(self, call: Call, devices: Devices, wishes: Wishes, *, verify: bool = True) -> None:
+        if wishes.inductor and not devices.on_host:
             raise InputError("inductor compiles ops of CPU devices; leave it out, or the CUDA devices")
-        if measure_placements:
-            check_solver(planner.options.get("solver", "auto"))
-            if not on_host:
+        if wishes.measure_placements:
+            check_solver(wishes.options.get("solver", "auto"))
+            if not devices.on_host:
                 raise InputError("placements are measured on CPU devices; leave out measure_placements, or the others")
-        self._planner = planner
-        self._inductor = inductor
-        self._measure_placements = measure_placements
+        self._call = call
+        self._devices = devices
+        self._wishes = wishes
+        self._verify = verify
+        self.plans = ()
         self._start()
-        #: Whether the threads take numbers that are too small for zeros, as that which started them did then.
-        self._flushes = _flushes_denormals()
+
+    def _start(self) -> None:
         self._lock = threading.RLock()
-        #: By what the module is called with.
-        self._made: OrderedDict[Any, Made] = OrderedDict()
-        self._guard: Guard | None = None
-        self._num_changes = 0
-        #: Whether a plan so far depends on where in its memory an argument begins.
-        self._reads_offsets = False
+        #: Each made where the plans of those before it had no room for the gradients that were there.
+        self._variants: list[_Variant] = []
+        self._is_checked = not self._verify
         #: Whether the module has been in training mode since it is planned.
-        self._was_in_training = planner.model.training
+        self._was_in_training = self._call.model.training
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the latest call. Raises InputError where the module is captured as several graphs."""
+        if len(self.plans) != 1:
+            raise InputError(f"the module runs as {len(self.plans)} graphs, and each has a plan; `plans` are all of them")
+        return self.plans[0]
+
+    @property
+    def num_compiled_regions(self) -> int:
+        """How many runs of ops Inductor computes."""
+        return sum(part.step.num_compiled_regions for part in self._parts() if part.step is not None)
+
+    @property
+    def fallbacks(self) -> dict[str, str]:
+        """The ops that ran on the CPU since their device has no kernel for them.
+
+        Returns
+        -------
+        dict
+            Of all plans so far, by name of the op: the device and what PyTorch said.
+        """
+        found: dict[str, str] = {}
+        for part in self._parts():
+            found |= part.step.fallbacks if part.step is not None else {}
+        return found
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module, or one training step, on arguments as the module takes them."""
-        made, tensors = self._made_for(args, kwargs)
-        result = made.module(tensors)
-        if self._planner.optimizer is not None:
-            call_hooks_after(self._planner.optimizer)
+        self._check_mode()
+        variant = self._variant()
+        if self._is_checked or not self._may_check(variant):
+            result = variant.run(args, kwargs)
+        else:
+            result = self._checked(variant, args, kwargs)
+        self.plans = variant.plans
+        optimizer = self._call.optimizer
+        if optimizer is not None:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
         return result
 
     def __getattr__(self, name: str) -> Any:
         """What the module has and this has not, such as `state_dict`, `parameters` and `eval`, is the module's."""
-        planner = vars(self).get("_planner")
-        if planner is None or name.startswith("_"):
+        call = vars(self).get("_call")
+        if call is None or name.startswith("_"):
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
-        found = getattr(planner.model, name)
-        return partial(self._call_of_module, found) if getattr(found, "__self__", None) is planner.model else found
+        found = getattr(call.model, name)
+        return partial(self._call_of_module, found) if getattr(found, "__self__", None) is call.model else found
 
     def _call_of_module(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """What a method of the module returns; this, where it returns the module."""
         result = method(*args, **kwargs)
-        return self if result is self._planner.model else result
+        return self if result is self._call.model else result
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy is made of: the module and how it is planned. A copy makes plans of its own.
@@ -143,22 +173,22 @@ class Compiled:
         Raises InputError for a step with an optimizer, whose copy nobody but the copied step would know.
         """
         self._refuse_optimizer("copying or pickling")
-        return {
-            "planner": self._planner,
-            "inductor": self._inductor,
-            "measure_placements": self._measure_placements,
-            "latest": (self.plan, self.num_compiled_regions),
-        }
+        kept = ("_call", "_devices", "_wishes", "_verify", "plans")
+        return {name: vars(self)[name] for name in kept}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         """Starts anew."""
-        given = dict(state)
-        self.plan, self.num_compiled_regions = given.pop("latest")
-        Compiled.__init__(self, **given)
+        vars(self).update(state)
+        self._start()
 
     def prepare(self, *args: Any, **kwargs: Any) -> None:
-        """Capture, time and plan the module for arguments like these, as their first call would."""
-        self._made_for(args, kwargs)
+        """Capture, time and plan the module for arguments like these, as their first call would; of a module that is
+        captured as several graphs, the first.
+        """
+        variant = self._variant()
+        with suppress(PreparedError):
+            variant.run(args, kwargs, prepare=True)
+        self.plans = variant.plans
 
     def compare(self, *args: Any, steps: int = 20, **kwargs: Any) -> Answer[RunComparison]:
         """Run the module as planned, on one device and without a plan, and tell how long each takes.
@@ -178,29 +208,33 @@ class Compiled:
         Raises
         ------
         InputError
-            For a training step with an optimizer, which cannot be run without changing its state.
+            For a training step with an optimizer, which cannot be run without changing its state, and for a module that
+            is captured as several graphs.
         """
         self._refuse_optimizer("compare")
-        made, tensors = self._made_for(args, kwargs)
-        planned = made.module
-        parameters = planned.parameters.now()
-        eager = self._without_plan(copy.deepcopy(self._planner.model), args, kwargs)
+        graph, values = self._one_graph("compare", args, kwargs)
+        parameters, tensors = graph.program.split(values)
+        places, cores = self._devices.places, cores_by_device(self._devices.machine)
+        eager = self._without_plan(copy.deepcopy(self._call.model), args, kwargs)
         compiled = None
-        if self._inductor:
-            compiled = self._without_plan(torch.compile(copy.deepcopy(self._planner.model)), args, kwargs)
-        cores = cores_by_device(self._planner.machine)
+        if self._wishes.inductor:
+            compiled = self._without_plan(torch.compile(copy.deepcopy(self._call.model)), args, kwargs)
         workers = Workers(cores[:1])
         try:
-            one_device = TorchStep(made.program, made.alone, workers, self._planner.places[:1])
-            if self._planner.is_recorded:
-                self._record(one_device, parameters, tensors)
-            found = compare_run(planned.step, one_device, parameters, tensors, eager, cores, steps, compiled)
+            planned = TorchStep(graph.program, graph.plan, self._devices.workers, places)
+            one_device = TorchStep(graph.program, graph.alone, workers, places[:1])
+            if self._wishes.inductor:
+                planned.compile_regions(parameters, tensors)
+            for step in (planned, one_device) if self._devices.is_recorded else ():
+                with unchanged(step.overwritten(parameters, tensors), places=step.places):
+                    step.record(parameters, tensors)
+            found = compare_run(planned, one_device, parameters, tensors, eager, cores, steps, compiled)
         finally:
             workers.close()
-        found = replace(found, rounds=made.rounds)
+        found = replace(found, rounds=graph.rounds)
         return answer(found, run_table(found))
 
-    def calibrate(self, *args: Any, steps: int = 20, **kwargs: Any) -> tuple[CalibrationRound, ...]:
+    def calibrate(self, *args: Any, steps: int = 20, **kwargs: Any) -> tuple[Any, ...]:
         """Run the plan, plan again with what was measured in the run, and keep the plan whose steps took least.
 
         Ends when planned and measured agree within 3%, or after two plans more. The plan that is kept has the op times
@@ -224,85 +258,121 @@ class Compiled:
             For a plan that was given to be run as it is or whose ops run again, and as `compare` raises it.
         """
         self._refuse_optimizer("calibrate")
-        if self._planner.is_recorded:
+        devices = self._devices
+        if devices.is_recorded:
             raise InputError("calibrate is for steps that are launched op by op; leave it or cuda_graph out")
-        if self._planner.given is not None:
+        if self._wishes.given is not None:
             raise InputError("calibrate plans again, and a plan was given to be run as it is; leave one of them out")
-        if len({device.kind for device in self._planner.machine.devices}) > 1:
+        if len({device.kind for device in devices.machine.devices}) > 1:
             raise InputError("calibrate takes op times from a run, which has them for devices of one kind only")
-        made, tensors = self._made_for(args, kwargs)
-        if made.module.step.plan.reruns:
+        graph, values = self._one_graph("calibrate", args, kwargs)
+        if graph.plan.reruns:
             raise InputError("calibrate plans with the times of ops in a run, which ops that run again have several of")
-        program, parameters = made.program, made.module.parameters.now()
-        beside = self._bytes_beside(program, self._planner.found_gradients(tensors))
-        options = self._planner.options_beside(beside)
-        workers = Workers(cores_by_device(self._planner.machine)[:1])
-        with self._planner.kept_times() as folder:
+        program, planner = graph.program, self._variant().planner
+        parameters, tensors = program.split(values)
+        workers = Workers(cores_by_device(devices.machine)[:1])
+        with planner.kept_times() as folder:
             name = mode_name(program.graph)
             try:
-                for_one = partial(TorchStep, program, workers=workers, places=self._planner.places[:1])
-                one = Calibration(made.graph, for_one, parameters, tensors, folder / f"{name}-alone-run", {}, steps)
-                made.alone = one.retimed(one.run(made.alone))
+                for_one = partial(TorchStep, program, workers=workers, places=devices.places[:1])
+                one = Calibration(graph.graph, for_one, parameters, tensors, folder / f"{name}-alone-run", {}, steps)
+                graph.alone = one.retimed(one.run(graph.alone))
             finally:
                 workers.close()
-            for_all = partial(TorchStep, program, workers=self._workers, places=self._planner.places)
+            for_all = partial(TorchStep, program, workers=devices.workers, places=devices.places)
             files = folder / f"{name}-run"
-            every = Calibration(made.graph, for_all, parameters, tensors, files, options, steps)
-            plan, made.rounds = every.best(Plan.of(made.module.step.plan))
-            plan = beside_first_device(plan, made.alone)
-        made.module = self._running(program, plan, parameters, tensors)
-        self.plan = plan
-        return made.rounds
+            every = Calibration(graph.graph, for_all, parameters, tensors, files, planner.options_beside(), steps)
+            plan, graph.rounds = every.best(graph.plan)
+        planner.run_by(graph, Plan.of(beside_first_device(plan, graph.alone)))
+        self.plans = (graph.plan,)
+        return graph.rounds
+
+    def captured(self, what: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PlannedGraph:
+        """The graph that runs for these arguments. Raises InputError, which says what for, where there are several."""
+        return self._one_graph(what, args, kwargs)[0]
+
+    def _one_graph(self, what: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[PlannedGraph, list[Any]]:
+        """The graph that runs for these arguments, and the values of its placeholders."""
+        try:
+            self._variant().run(args, kwargs, prepare=True)
+        except PreparedError as prepared:
+            if prepared.graph.is_whole:
+                return prepared.graph, prepared.values
+        raise InputError(f"{what} is for modules that PyTorch captures as one graph")
+
+    def _variant(self) -> _Variant:
+        """What runs beside the gradients that are there now."""
+        call, gradient_bytes = self._call, 0
+        if call.training and self._wishes.options.get("memory_limit") is not None:
+            gradients = {id(each.grad): each.grad for each in call.model.parameters() if each.grad is not None}
+            gradient_bytes = sum(gradient.nbytes for gradient in gradients.values() if not gradient.is_sparse)
+        with self._lock:
+            found = next((each for each in self._variants if each.has_room(gradient_bytes)), None)
+            if found is None:
+                found = _Variant(call, self._devices, self._wishes)
+                self._variants.append(found)
+        found.make_room(gradient_bytes)
+        return found
+
+    def _may_check(self, variant: _Variant) -> bool:
+        """Whether there is room for a step of eager's: always on the host."""
+        return self._devices.on_host or variant.planner.limit is None
+
+    def _checked(self, variant: _Variant, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The first call, compared with eager's."""
+        check = SelfCheck.of(self._call.model, args, kwargs)
+        result = variant.run(args, kwargs)
+        if check is not None:
+            cores = cores_by_device(self._devices.machine)
+            # An op on one of several devices has fewer threads, which adds in another order.
+            with torch_threads(len(cores[0])) if len(cores) > 1 else nullcontext():
+                check.compare(result, self._call.eager)
+        self._is_checked = True
+        return result
 
     def _check_mode(self) -> None:
-        """Raises InputError for a training step of a module that was set to evaluation since it is planned."""
-        if not self._planner.training:
+        """Raises InputError for a training step of a module that was set to evaluation since it is planned, or where
+        gradients are switched off.
+        """
+        if not self._call.training:
             return
-        if self._was_in_training and not self._planner.model.training:
+        if self._was_in_training and not self._call.model.training:
             raise InputError(
                 "the module is in evaluation mode by now, and a call of what was compiled is a training step; call the "
                 "module itself to evaluate it, and train() before the next step"
             )
-        self._was_in_training = self._planner.model.training
+        if not torch.is_grad_enabled():
+            raise InputError(
+                "a call of what was compiled is a training step, and gradients are switched off here, as by "
+                "torch.no_grad(); call the module itself to evaluate it"
+            )
+        self._was_in_training = self._call.model.training
 
     def _refuse_optimizer(self, what: str) -> None:
-        if self._planner.optimizer is not None:
+        if self._call.optimizer is not None:
             raise InputError(f"{what} runs steps that change nothing; compile the module without the optimizer for it")
 
     def _without_plan(self, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[[], None]:
-        if self._planner.training:
-            return training_step(model, args, kwargs, self._planner.loss or default_loss)
+        if self._call.training:
+            return training_step(model, args, kwargs, self._call.loss or default_loss)
         return inference(model, args, kwargs)
 
-    @property
-    def fallbacks(self) -> dict[str, str]:
-        """The ops that ran on the CPU since their device has no kernel for them.
-
-        Returns
-        -------
-        dict
-            Of all plans so far, by name of the op: the device and what PyTorch said.
-        """
-        found: dict[str, str] = {}
-        for made in list(self._made.values()):
-            found |= made.module.step.fallbacks
-        return found
-
     def synchronize(self) -> None:
-        """Bring parameters and optimizer state up to date on every rank; devices of one process do so by themselves.
-
-        CUDA devices see all changes of parameters but those made through `.data`; after this they see these too.
+        """Bring copies of parameters on CUDA devices up to date after changes through `.data`, which these do not see;
+        they see all others.
         """
-        with self._lock:
-            for made in self._made.values():
-                made.module.step.residents.forget()
+        for part in self._parts():
+            if part.step is not None:
+                part.step.residents.forget()
 
-    def _start(self) -> None:
-        self._workers = Workers(cores_by_device(self._planner.machine))
+    def _parts(self) -> list[Any]:
+        return [
+            part for variant in self._variants for graph in variant.planner.graphs for part in graph.parts
+        ]  # fmt: skip
 
     def close(self) -> None:
         """End the worker threads; a later call starts new ones."""
-        self._workers.close()
+        self._devices.workers.close()
 
     def __enter__(self) -> Compiled:
         return self
@@ -310,183 +380,127 @@ class Compiled:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _key(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, list[Any]]:
-        """What a plan is made for, and the tensors among the arguments.
 
-        Raises InputError for an argument that may hold tensors, or whatever else a plan would have to look at, and for
-        a training step in evaluation mode.
-        """
-        planner = self._planner
-        self._check_mode()
-        with self._lock:
-            self._forget_what_changed()
-        leaves, structure = flatten_arguments(planner.model, args, kwargs)
-        tensors = tensors_of(leaves)
-        constants = tuple(_constant(leaf) for leaf in leaves if not isinstance(leaf, torch.Tensor))
-        modes = tuple(module.training for module in planner.model.modules())
-        if modes[0] != planner.training:
-            modes = ()
-        return (
-            signature(tensors),
-            _seen_by_forward(tensors, offsets=self._reads_offsets),
-            constants,
-            str(structure),
-            modes,
-            _context(),
-            planner.found_gradients(tensors),
-        ), tensors
+class _Variant:
+    """The module as `torch.compile` runs it, with plans of its graphs."""
 
-    def _bytes_beside(self, program: TorchProgram, found: FoundGradients) -> int:
-        """Bytes of gradients and of the optimizer's states that are there before a step, and not in the program."""
-        return found.num_bytes - bytes_added_to(program.graph) + self._planner.held_states(program).beyond
-
-    def _with_room(self, key: Any) -> Made | None:
-        """What was made for a call without gradients, where its plan has room for those of this one."""
-        limit, beside = self._planner.limit, key[-1].num_bytes
-        made = self._made.get((*key[:-1], FoundGradients())) if beside else None
-        if made is None or limit is None or made.module.step.plan.peak_bytes[0] + beside > limit:
-            return None
-        return made
-
-    def _forget_what_changed(self) -> None:
-        """Plans of what the module or the loss was before a layer, a hook or a value in it changed are made anew.
-
-        Raises InputError where that happens at call after call.
-        """
-        change = None if self._guard is None else self._guard.change()
-        if change is None:
-            self._num_changes = 0 if self._guard is None else self._num_changes
-            return
-        self._made.clear()
-        self._num_changes += 1
-        if self._num_changes > MAX_PLANS:
-            raise InputError(
-                f"'{shown(change)}' of the module changes from call to call, and each time a plan is made anew; "
-                f"{BACKEND}"
-            )
-
-    def _made_for(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Made, list[Any]]:
-        key, tensors = self._key(args, kwargs)
-        with self._lock:
-            if self._flushes != _flushes_denormals():
-                self.close()  # New threads do as this one.
-                self._flushes = _flushes_denormals()
-            made = self._made.get(key)
-            if made is None and (made := self._with_room(key)) is not None:
-                self._made[key] = made
-            if made is None:
-                # Other threads write to tensors that are made meanwhile.
-                with torch.inference_mode(False):
-                    made = self._make(args, kwargs, tensors)
-                if made.module.step.program.reads_offsets and not self._reads_offsets:
-                    self._reads_offsets = True
-                    key, _ = self._key(args, kwargs)
-                self._made[key] = made
-                self._guard = self._guard or Guard(self._planner.model, self._planner.loss)
-                while len(self._made) > MAX_PLANS:
-                    self._made.popitem(last=False)
-            self._made.move_to_end(key)
-            self.plan = Plan.of(made.module.step.plan)
-            self.num_compiled_regions = made.module.step.num_compiled_regions
-        return made, tensors
-
-    def _make(self, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[Any]) -> Made:
-        planner = self._planner
-        found = planner.found_gradients(tensors)
-        program = planner.program(args, kwargs, inductor=self._inductor, added_to=found.addable)
-        parameters = planner.parameters(program)
-        beside = self._bytes_beside(program, found)
-        options = planner.options_beside(beside)
-        if self._measure_placements and planner.given is None:
-            options = Runner(
-                program=program,
-                parameters=parameters,
-                tensors=tensors,
-                optimizer=planner.optimizer,
-                workers=self._workers,
-            ).options(dict(options))
-
-        def bytes_above(plan: Plan) -> int:
-            """By how much a step takes more than the limit.
-
-            A GPU's allocator leaves ends of blocks unused; on the host each draw that runs again keeps the state of
-            the generator.
-            """
-            step = TorchStep(program, plan, self._workers, planner.places)
-            if planner.limit is None or planner.is_recorded:
-                return 0
-            if step.places[0].driver is None:
-                drawn = {program.graph.ops[op].name for op in program.random}
-                states = len(drawn & {rerun.op for rerun in plan.reruns}) * torch.get_rng_state().nbytes
-                return plan.peak_bytes[0] + states - (planner.limit - beside) if states else 0
-            # What the optimizer has before the step is not counted there.
-            there = planner.held_states(program).planned
-            with unchanged(step.overwritten(parameters, tensors), planner.optimizer, step.places):
-                return step.peak_bytes(parameters, tensors) + there - (planner.limit - beside)
-
-        plans = planner.plans(program, tensors, options, beside, bytes_above)
-        module = self._running(program, plans.plan, parameters, tensors)
-        return Made(program=program, module=module, alone=plans.alone, graph=plans.graph)
-
-    def _running(
-        self, program: TorchProgram, plan: Plan, parameters: Sequence[Any], tensors: Sequence[Any]
-    ) -> PlannedModule[TorchStep]:
-        module = PlannedModule(TorchStep(program, plan, self._workers, self._planner.places))
-        if self._inductor:
-            with unchanged(module.step.overwritten(parameters, tensors), self._planner.optimizer):
-                module.step.compile_regions(parameters, tensors)
-        if self._planner.is_recorded:
-            self._record(module.step, parameters, tensors)
-        return module
-
-    def _record(self, step: TorchStep, parameters: Sequence[Any], tensors: Sequence[Any]) -> None:
-        with unchanged(step.overwritten(parameters, tensors), places=step.places):
-            step.record(parameters, tensors)
-
-
-def _constant(leaf: Any) -> Any:
-    """What an argument that is no tensor is known by: its type and value.
-
-    Raises InputError for one that has no value of its own, since what it holds may be others at the next call.
-    """
-    if isinstance(leaf, np.ndarray) and leaf.dtype != object:
-        return (str(leaf.dtype), leaf.shape, leaf.tobytes())
-    if leaf is None or isinstance(leaf, _PLAIN):
-        return type(leaf), repr(leaf)
-    if isinstance(leaf, types.FunctionType | types.BuiltinFunctionType | type):
-        return leaf
-    raise InputError(
-        f"an argument is a {type(leaf).__name__}, and a plan cannot see what such an object holds at the next call; "
-        f"pass its tensors and numbers as arguments, or leave it to the backend: {BACKEND}"
-    )
-
-
-def _seen_by_forward(tensors: Sequence[Any], *, offsets: bool) -> tuple[Any, ...]:
-    """What forward may branch on beside shapes and dtypes: layouts, gradients, and which arguments are one tensor.
-
-    offsets: whether it reads where in its memory a tensor begins, too.
-    """
-    place = {id(tensor): number for number, tensor in reversed(list(enumerate(tensors)))}
-    return tuple(
-        (
-            tensor.stride(),
-            tensor.storage_offset() if offsets else 0,
-            tensor.requires_grad,
-            type(tensor),
-            place[id(tensor)],
+    def __init__(self, call: Call, devices: Devices, wishes: Wishes) -> None:
+        self._call = call
+        self._now = threading.local()
+        held = [*call.model.parameters(), *call.model.buffers()]
+        self.planner = GraphPlanner(
+            devices,
+            wishes,
+            name=type(call.model).__name__,
+            names=partial(_names, call.model, self._now),
+            held=held,
+            training=call.training,
         )
-        if tensor.layout == torch.strided
-        else None
-        for tensor in tensors
-    )
+        #: Of the optimizer's states.
+        self._state_bytes = 0
+        if call.optimizer is not None and self.planner.limit is not None:
+            self._state_bytes = self._room_for(call.optimizer, self.planner.limit)
+        self._compiled = torch.compile(self._step(), backend=_backend_of(self.planner), dynamic=False)
+        has_recurrent = any(isinstance(module, nn.RNNBase) for module in call.model.modules())
+        self._settings = {
+            # By default PyTorch takes it that hooks of submodules stay what they are.
+            "skip_nnmodule_hook_guards": False,
+            "fail_on_recompile_limit_hit": True,
+            "recompile_limit": _MOST_CAPTURES,
+            **({"allow_rnn": True} if has_recurrent else {}),
+        }
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """Of the graphs that ran since the latest call began, or all where none has."""
+        ran = getattr(self._now, "ran", None) or self.planner.graphs
+        return tuple(graph.plan for graph in ran)
+
+    def run(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, prepare: bool = False) -> Any:
+        """Makes the call. prepare: instead raises PreparedError before the first graph runs."""
+        call, now = self._call, self._now
+        now.call, now.ran = (args, kwargs), []
+        try:
+            with (
+                torch._dynamo.config.patch(self._settings),
+                self.planner.noting(now.ran, prepare=prepare),
+                mode_set(call.model, call.training),
+                torch.set_grad_enabled(call.training),
+            ):
+                result = self._compiled(*args, **kwargs)
+                if not call.training:
+                    return result
+                checked_loss(result).backward()
+                return result.detach()
+        except FailOnRecompileLimitHit as error:
+            raise InputError(
+                f"the module was captured anew {_MOST_CAPTURES} times, since something that its Python reads changes "
+                'from call to call; torch.compile(model, backend="placewright", ...) runs such a module'
+            ) from error
+        except (TorchRuntimeError, Unsupported) as error:
+            raise InputError(f"PyTorch cannot capture {type(call.model).__name__}: {_why(error)}") from error
+        finally:
+            now.call = None
+
+    def _step(self) -> Callable[..., Any]:
+        model, loss = self._call.model, self._call.loss or default_loss
+
+        def inference(*args: Any, **kwargs: Any) -> Any:
+            return model(*args, **kwargs)
+
+        def training(*args: Any, **kwargs: Any) -> Any:
+            return loss(model(*args, **kwargs))
+
+        step = training if self._call.training else inference
+        # PyTorch keeps what it captured with the code, which is to be of this module alone.
+        return FunctionType(step.__code__.replace(), step.__globals__, step.__name__, None, step.__closure__)
+
+    def has_room(self, gradient_bytes: int) -> bool:
+        """Whether all plans keep the limit beside so many bytes of gradients."""
+        limit, graphs = self.planner.limit, self.planner.graphs
+        if limit is None:
+            return True
+        saved = sum(graph.saved_bytes for graph in graphs[:-1])
+        beside = saved + self._state_bytes + gradient_bytes
+        return all(graph.plan.peak_bytes[0] + beside <= limit for graph in graphs)
+
+    def make_room(self, gradient_bytes: int) -> None:
+        """Plans that are made from now on are for a step that finds so many bytes of gradients."""
+        self.planner.beside = self._state_bytes + gradient_bytes
+
+    def _room_for(self, optimizer: Optimizer, limit: int) -> int:
+        """Bytes of the optimizer's states. Raises InputError where its step alone does not fit."""
+        found = optimizer_memory(optimizer)
+        parameters = {id(each): each.nbytes for group in optimizer.param_groups for each in group["params"]}
+        held = [*self._call.model.parameters(), *self._call.model.buffers()]
+        resident = sum({id(each): each.nbytes for each in held}.values())
+        needed = resident + sum(parameters.values()) + found.state_bytes + found.step_bytes
+        if needed > limit:
+            raise InputError(
+                f"the optimizer's step does not fit: parameters, their gradients, its states and its temporaries take "
+                f"{format_bytes(needed)}, and the limit is {format_bytes(limit)}"
+            )
+        return found.state_bytes
 
 
-def _context() -> tuple[Any, ...]:
-    """What the caller has a say in: dtypes that PyTorch casts to, that of new tensors, and the kernels of attention."""
-    casts = tuple((kind, torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind))
-    return (*casts, torch.get_default_dtype(), *(is_on() for is_on in _ATTENTION))
+def _backend_of(planner: GraphPlanner) -> Callable[..., Any]:
+    """What PyTorch calls with the graphs that it captures; PyTorch keeps it for good, and the planner not with it."""
+    known = weakref.ref(planner)
+
+    def backend(module: Any, example_inputs: Sequence[Any]) -> Any:
+        found = known()
+        assert found is not None
+        try:
+            return found.backend(module, example_inputs)
+        except InputError as error:
+            raise RefusedError(error) from error
+
+    return backend
 
 
-def _flushes_denormals() -> bool:
-    """Whether this thread takes numbers that are too small for zeros: torch.set_flush_denormal."""
-    return _SMALLEST / 2 == 0.0
+def _names(model: nn.Module, now: threading.local) -> dict[int, str]:
+    """What the module's tensors and the arguments of this thread's call are called, by identity."""
+    call = getattr(now, "call", None)
+    names = {} if call is None else argument_names(model, *call)
+    held = (*model.named_parameters(), *model.named_buffers())
+    return {**names, **{id(tensor): name for name, tensor in held}}

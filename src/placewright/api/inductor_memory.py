@@ -19,7 +19,7 @@ from placewright.api.dynamo import RefusedError
 from placewright.api.functions import plan as make_plan
 from placewright.api.questions import Plan
 from placewright.costs.fused import with_fused_times
-from placewright.execution.pytorch.inductor_memory import JointGraph
+from placewright.execution.pytorch.joint import JointGraph
 from placewright.graph import Graph
 from placewright.machine import Machine
 from placewright.rematerialization.reruns import rewritten

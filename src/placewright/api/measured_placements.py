@@ -8,8 +8,6 @@ from functools import partial
 from statistics import mean
 from typing import Any
 
-from torch.optim import Optimizer
-
 from placewright.execution.comparison import times_in_turn
 from placewright.execution.pytorch.profile import unchanged
 from placewright.execution.pytorch.program import TorchProgram
@@ -43,7 +41,6 @@ class Runner:
     program: TorchProgram
     parameters: Sequence[Any]
     tensors: Sequence[Any]
-    optimizer: Optimizer | None
     workers: Workers
 
     def options(self, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,6 +51,6 @@ class Runner:
         """The mean of all steps but the first, in ns."""
         result = SearchRun().result(problem, "placement", solution)
         step = TorchStep(self.program, assemble_plan(problem, result, solver="placement", seconds=0.0), self.workers)
-        with unchanged(step.overwritten(self.parameters, self.tensors), self.optimizer):
+        with unchanged(step.overwritten(self.parameters, self.tensors)):
             (taken,) = times_in_turn([partial(step.run, self.parameters, self.tensors)], STEPS - 1)
         return round(mean(taken))

@@ -12,8 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torch.optim import Optimizer
-
 from placewright.analysis.advice import shortage_words
 from placewright.api.beside_one_device import OpTimes
 from placewright.api.functions import plan as make_plan
@@ -81,7 +79,6 @@ class Profile:
         machine: Machine,
         parameters: Sequence[Any],
         tensors: Sequence[Any],
-        optimizer: Optimizer | None = None,
         places: Sequence[Place] = (),
         *,
         memory_limit: int | None = None,
@@ -113,7 +110,6 @@ class Profile:
                 [cores[number] for number in members],
                 theirs,
                 *timed,
-                optimizer,
                 memory_limit,
             )
         if self.folder is not None and any(profiled.num_timed for profiled in found.values()):
@@ -131,7 +127,6 @@ class Profile:
         program: TorchProgram,
         parameters: Sequence[Any],
         tensors: Sequence[Any],
-        optimizer: Optimizer | None,
         memory_limit: int | None,
     ) -> Profiled:
         """first: the machine of the first device of a kind. cores, places: of all of that kind."""
@@ -140,9 +135,7 @@ class Profile:
         def profiled(plan: Plan) -> Profiled:
             step = TorchStep(program, plan, workers, places[:1])
             recorded = first.launch == "graphs"
-            return profile_program(
-                step, cores, parameters, tensors, self._library, optimizer, places, recorded=recorded
-            )
+            return profile_program(step, cores, parameters, tensors, self._library, places, recorded=recorded)
 
         try:
             alone = make_plan(program.graph, first, solver="input-order")

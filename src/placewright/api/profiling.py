@@ -9,17 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from placewright.api.compiled import Call, Compiled
+from placewright.api.planned_graphs import Devices, Wishes
 from placewright.api.profiles import LIBRARY, Profile, devices_name, mode_name, times_name, write_graph, write_times
 from placewright.api.questions import Answer, answer
 from placewright.execution.profile_summary import DeviceRates, Handover, KindTimes, ProfileSummary
-from placewright.execution.pytorch.cuda import places_of
-from placewright.execution.pytorch.module import Parameters
 from placewright.execution.pytorch.profile import Profiled
-from placewright.execution.pytorch.program import TorchProgram, make_program
-from placewright.execution.pytorch.recorded import check_recordable, the_driver
+from placewright.execution.pytorch.program import TorchProgram
 from placewright.graph import Graph
-from placewright.importers.torch.stand_in import tensors_of
-from placewright.importers.torch.trace import flatten_arguments
 from placewright.machine import Device, Machine
 from placewright.support.files import make_folder
 from placewright.terminal.profile_table import profile_table
@@ -34,24 +31,18 @@ def profile_model(
     folder: Path,
     training: bool,
     loss: Any,
-    optimizer: Any,
     cuda_graph: bool,
 ) -> Answer[ProfileSummary]:
     """What `placewright.profile` says."""
     make_folder(folder)
     profile = Profile(folder)
     machine, handovers = profile.machine(devices, recorded=cuda_graph)
-    alone = machine.num_devices == 1
-    program = make_program(
-        model, args, kwargs, training=training, loss=loss, optimizer=optimizer, sums_in_place=alone
-    )  # fmt: skip
-    tensors = tensors_of(flatten_arguments(model, args, kwargs)[0])
-    parameters = Parameters(program).now()
-    places = places_of([device.name for device in machine.devices])
-    if cuda_graph:
-        check_recordable(program, parameters, the_driver(places))
-    profiled = profile.measure(program, machine, parameters, tensors, optimizer, places)
-    found = _summary(program, machine, profiled, handovers, _written(program.graph, machine, profiled, folder))
+    call = Call(model=model, training=training, loss=loss)
+    wishes = Wishes(options={"solver": "input-order"})
+    with Compiled(call, Devices(machine, profile), wishes) as compiled:
+        graph = compiled.captured("profile", args, kwargs)
+    profiled = graph.profiled
+    found = _summary(graph.program, machine, profiled, handovers, _written(graph.program.graph, machine, profiled, folder))
     return answer(found, profile_table(found))
 
 

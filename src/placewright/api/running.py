@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placewright.importers.torch.module import positional
-from placewright.support.errors import InputError, MissingExtraError
+from placewright.support.errors import InputError, MissingExtraError, shown
 
 if TYPE_CHECKING:
     from torch import nn
@@ -35,15 +35,17 @@ def compile(
     profile: str | Path | None = None,
     inductor: bool = False,
     cuda_graph: bool = False,
-    timeout: float | None = None,
     measure_placements: bool = False,
+    verify: bool = True,
     **options: Any,
 ) -> Compiled:
-    """Plan a PyTorch module for devices of this host, or for processes of several, and return it as something to call.
+    """Plan a PyTorch module for devices of this host, and return it as something to call.
 
-    The module is captured, every op of it timed on this host, the plan found, and each device given a worker thread
-    that runs its part. What is called returns what the module returns, bit by bit where one device computes an op with
-    as many threads; a training step returns the loss and adds to the gradients of the parameters.
+    PyTorch captures the module, every op of it is timed on this host, the plan found, and each device given a worker
+    thread that runs its part; a single CPU device computes in the thread that calls. What is called returns what the
+    module returns, bit by bit where one device computes an op with as many threads; a training step returns the loss
+    and adds to the gradients of the parameters. What the module's Python reads is guarded by PyTorch: after a change
+    it is captured anew. Where PyTorch captures several graphs these are planned one after the other.
 
     Parameters
     ----------
@@ -53,17 +55,14 @@ def compile(
         What it is called with; other shapes are planned when they first come. One tensor stands for a tuple of it.
     devices
         "cpu:0,cpu:1" or a list of such names: they share the cores that this process may use. "cuda:0" is a GPU, and
-        "cuda:0/0" and "cuda:0/1" are streams of one; they may stand beside CPU devices. Or "ranks": each process
-        of the process group of `torch.distributed` is a device, on this host or another one, and calls all of this
-        alike. Rank 0 times the ops and plans; its parameters and arguments are what counts; every rank gets results,
-        buffers and gradients. With "ranks:cuda" each computes on the GPU of its `LOCAL_RANK`.
+        "cuda:0/0" and "cuda:0/1" are streams of one; they may stand beside CPU devices.
     training
         Whether a call is a training step: forward, backward, and the step of `optimizer` where one is given.
     loss
         Makes a scalar of the module's output; by default its `.loss`, or the scalar it returns, or the sum of the means
         of what it returns.
     optimizer
-        An SGD, Adam or AdamW that holds the module's parameters; its step is planned with the rest.
+        Whose `step` and `zero_grad` are called after each backward pass. Its states count towards a `memory_limit`.
     plan
         A plan for this module and these arguments, to be run instead of one that is made now. Its devices are taken to
         be `devices`, in their order.
@@ -77,12 +76,13 @@ def compile(
     cuda_graph
         Whether a step on streams of one GPU is recorded once, as a CUDA graph, and then launched at once: no op waits
         for its launch, and a call returns when the step has been launched. The module must be on that GPU.
-    timeout
-        Of ranks: how many seconds one waits for another in a step before it gives up, by default 300.
     measure_placements
         Whether a solver that tries placements (`post`, `colocrl`, `annealed-placement` and so on) runs each of them
         here and learns from the time it takes, instead of simulating it: ten steps, the first of which does not count.
         For small networks, on CPU devices, and with `evaluations` or `time_limit`.
+    verify
+        Whether the first call is compared with eager's on a copy of the module, where there is room for one: what is
+        rounded otherwise is warned of, other results are refused.
     options
         As `placewright.plan` takes them: `objective`, `memory_limit`, `time_limit`, `pins` and so on. What keeps no
         `memory_limit` that is given is refused, now or when other shapes come; a plan over its limit runs as `plan`.
@@ -106,37 +106,26 @@ def compile(
         raise MissingExtraError("PyTorch", "torch", "running a plan")
     # Some library draws from Python's generator where it is imported.
     drawn = random.getstate()
-    from placewright.api.compiled import Compiled
-    from placewright.api.module_planner import ModulePlanner
+    from placewright.api.compiled import Call, Compiled
+    from placewright.api.planned_graphs import Devices, Wishes
     from placewright.api.profiles import Profile
 
     random.setstate(drawn)
     if not training and (loss is not None or optimizer is not None):
         raise InputError("a loss and an optimizer are for training steps; training=True makes one")
+    if cuda_graph and optimizer is not None:
+        raise InputError("the optimizer's step is not part of a CUDA graph; leave the optimizer or cuda_graph out")
     known = Profile(None if profile is None else Path(profile))
-    given: dict[str, Any] = {
-        "training": training,
-        "loss": loss,
-        "optimizer": optimizer,
-        "given": plan,
-        "measured": None if measured is None else Path(measured),
-        "profile": known,
-        "options": options,
-    }
-    compiled: Compiled
-    if cuda_graph:
-        _check_recorded(devices, optimizer)
-    if devices in ("ranks", "ranks:cuda"):
-        if measure_placements:
-            raise InputError("placements are measured on CPU devices of this host, not on ranks")
-        from placewright.api.on_ranks import compiled_on_ranks
-
-        compiled = compiled_on_ranks(model, timeout, gpus=devices == "ranks:cuda", inductor=inductor, **given)
-    elif timeout is not None:
-        raise InputError("a timeout is how long ranks wait for each other; devices='ranks' makes them the devices")
-    else:
-        planner = ModulePlanner(model, known.machine(devices, recorded=cuda_graph)[0], **given)
-        compiled = Compiled(planner, inductor=inductor, measure_placements=measure_placements)
+    wishes = Wishes(
+        options=options,
+        given=plan,
+        measured=None if measured is None else Path(measured),
+        inductor=inductor,
+        measure_placements=measure_placements,
+    )
+    machine = known.machine(devices, recorded=cuda_graph)[0]
+    call = Call(model=_checked(model), training=training, loss=loss, optimizer=optimizer)
+    compiled = Compiled(call, Devices(machine, known), wishes, verify=verify)
     try:
         compiled.prepare(*positional(args), **(kwargs or {}))
     except BaseException:
@@ -145,12 +134,22 @@ def compile(
     return compiled
 
 
-def _check_recorded(devices: str | Sequence[str], optimizer: Optimizer | None) -> None:
-    """Raises InputError for what no CUDA graph is made of."""
-    if devices in ("ranks", "ranks:cuda"):
-        raise InputError("a CUDA graph records the work of one GPU, and ranks are several devices; leave one out")
-    if optimizer is not None:
-        raise InputError("the optimizer's step is not part of a CUDA graph; leave the optimizer or cuda_graph out")
+def _checked(model: Any) -> Any:
+    """The module. Raises InputError for what PyTorch cannot capture."""
+    import torch
+
+    if not isinstance(model, torch.nn.Module) or isinstance(model, torch.jit.ScriptModule):
+        raise InputError(
+            f"a {type(model).__name__} cannot be compiled, only an nn.Module can: pass the module that it was made "
+            "from, or program.module() of an ExportedProgram"
+        )
+    for name, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise InputError(
+                f"the module '{shown(name)}' is a TorchScript module, whose code PyTorch does not capture; put the "
+                "module it was made from in its place"
+            )
+    return model
 
 
 def profile(
@@ -162,7 +161,6 @@ def profile(
     kwargs: Mapping[str, Any] | None = None,
     training: bool = False,
     loss: Callable[[Any], Any] | None = None,
-    optimizer: Optimizer | None = None,
     cuda_graph: bool = False,
 ) -> Answer[ProfileSummary]:
     """Time the ops of a PyTorch module and the links between devices of this host, and keep that in a folder.
@@ -172,8 +170,8 @@ def profile(
 
     Parameters
     ----------
-    model, args, kwargs, training, loss, optimizer, cuda_graph
-        As `compile` takes them. Parameters, buffers, arguments and the optimizer's state are afterwards as they were.
+    model, args, kwargs, training, loss, cuda_graph
+        As `compile` takes them. Parameters, buffers and arguments are afterwards as they were.
     devices
         "cpu:0,cpu:1", "cuda:0" or a list of such names.
     folder
@@ -195,8 +193,6 @@ def profile(
     """
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError("PyTorch", "torch", "timing ops")
-    if cuda_graph:
-        _check_recorded(devices, optimizer)
     from placewright.api.profiling import profile_model
 
     return profile_model(
@@ -207,6 +203,5 @@ def profile(
         folder=Path(folder),
         training=training,
         loss=loss,
-        optimizer=optimizer,
         cuda_graph=cuda_graph,
     )

@@ -24,7 +24,7 @@ from torch.utils.checkpoint import checkpoint
 
 import placewright
 from placewright.execution.devices import available_cores
-from placewright.execution.pytorch.runnable import check_calls
+from placewright.execution.pytorch.program import check_calls
 from placewright.support.errors import InputError
 
 pytestmark = pytest.mark.skipif(len(available_cores()) < 2, reason="two CPU devices need a core each")

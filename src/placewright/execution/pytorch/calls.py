@@ -12,15 +12,15 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch._functorch._aot_autograd import descriptors
 from torch.utils import _pytree as pytree
 
 from placewright.graph import Graph
 from placewright.importers.torch.capture import Capture
-from placewright.importers.torch.graph import ADDS
 from placewright.importers.torch.ops import bodies_of
 
 _ADD = torch.ops.aten.add_.Tensor
+#: Says of a recurrent layer's node that its backward reads the workspace that it makes.
+TRAINED = "placewright_trained"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,32 +46,10 @@ class Call:
     in_place: bool = False
 
 
-def calls_of(
-    graph: Graph,
-    captured: Capture,
-    tensors: Mapping[Any, tuple[int | None, ...]],
-    optimizer_steps: Mapping[str, Callable[[Any, Any], Any]],
-) -> dict[int, Call]:
-    """The call of each op of the graph but inputs.
-
-    tensors: of each FX node the tensors of the graph that it makes. optimizer_steps: by name of the parameter.
-    """
+def calls_of(graph: Graph, captured: Capture, tensors: Mapping[Any, tuple[int | None, ...]]) -> dict[int, Call]:
+    """The call of each op of the graph but inputs. tensors: of each FX node the tensors of the graph that it makes."""
     op_of = {op.name: index for index, op in enumerate(graph.ops)}
     calls = {op_of[node.name]: _traced_call(node, tensors) for node in captured.nodes if node.name in op_of}
-    for node, indices in tensors.items():
-        if node.op == "placeholder" and node.name in op_of:
-            calls[op_of[node.name]] = _seed(node, indices)
-    for index, op in enumerate(graph.ops):
-        if index in calls or op.kind == "input":
-            continue
-        if op.name.startswith(ADDS):
-            added = tuple(Value(tensor) for tensor in op.inputs)
-            calls[index] = Call(function=_ADD, args=added, kwargs={}, results=op.outputs, several=False, in_place=True)
-            continue
-        updates = op.kind == "optimizer"
-        function = optimizer_steps[op.name.partition(":")[2]] if updates else itself
-        args = tuple(Value(tensor) for tensor in (op.inputs[:2] if updates else op.inputs[:1]))
-        calls[index] = Call(function=function, args=args, kwargs={}, results=op.outputs, several=False)
     return {index: _in_place(graph, index, call) for index, call in calls.items()}
 
 
@@ -161,8 +139,7 @@ def _function(node: Any) -> Callable[..., Any]:
         reshape: Callable[..., Any] = torch.ops.aten.reshape.default
         return reshape
     forward, backward = torch.ops.aten.mkldnn_rnn_layer.default, torch.ops.aten.mkldnn_rnn_layer_backward.default
-    trained = any(reader.target is backward for result in node.users for reader in result.users)
-    if node.target is backward or (node.target is forward and trained):
+    if node.target is backward or (node.target is forward and node.meta.get(TRAINED)):
         names = [argument.name for argument in node.target._schema.arguments]
         return partial(_recurrent_in_training, node.target, names.index("train"))
     function: Callable[..., Any] = node.target
@@ -215,15 +192,6 @@ def _recurrent_in_training(function: Callable[..., Any], place_of_train: int, *a
     # It makes a workspace only where gradients are enabled; autograd itself must not record it.
     with torch.enable_grad(), torch._C._AutoDispatchBelowAutograd():
         return function(*args[:place_of_train], True, *args[place_of_train + 1 :])
-
-
-def _seed(node: Any, indices: tuple[int | None, ...]) -> Call:
-    """The gradient of the loss by itself, ones; and by what forward has written to, which the loss has read before."""
-    value = node.meta["val"]
-    options = {"dtype": value.dtype, "device": value.device}
-    of_loss = isinstance(node.meta["desc"].output, descriptors.PlainAOTOutput)
-    function = torch.ones if of_loss else torch.zeros
-    return Call(function=function, args=(tuple(value.shape),), kwargs=options, results=indices, several=False)
 
 
 def itself(value: Any) -> Any:

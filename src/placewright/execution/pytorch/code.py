@@ -202,7 +202,7 @@ class _Writer:
         yield from self.assign(call, op)
         for tensor in graph.ops[op].outputs:
             overwritten = graph.tensors[tensor].alias_of
-            if overwritten is not None and graph.ops[op].kind not in ("view", "optimizer") and not call.in_place:
+            if overwritten is not None and graph.ops[op].kind != "view" and not call.in_place:
                 yield f"{self.name_of(overwritten)}.copy_(t{tensor})"
                 yield f"t{tensor} = {self.name_of(overwritten)}"
 

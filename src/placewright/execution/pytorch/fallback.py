@@ -46,12 +46,10 @@ class Fallbacks:
     def function(self, op: int, place: Place) -> Callable[..., Any]:
         """What an op's call runs on a place: the function itself on the host, one that may fall back elsewhere."""
         function = self._program.calls[op].function
-        # An optimizer's step calls other kernels once it has a state.
-        is_proven = (op, place) in self.proven and self._program.graph.ops[op].kind != "optimizer"
         if place.driver is None:
             return function
         function = kernel_on_gpu(function)
-        if is_proven:
+        if (op, place) in self.proven:
             return function
         return _MayFallBack(self, op, function, place, place.driver)
 
@@ -73,7 +71,7 @@ class Fallbacks:
 
     def _changes_in_place(self, op: int) -> bool:
         """Whether an op writes to an argument, or returns a view of one, whose copy on the host would be another."""
-        if self._program.graph.ops[op].kind in ("view", "optimizer"):
+        if self._program.graph.ops[op].kind == "view":
             return True
         schema = getattr(self._program.calls[op].function, "_schema", None)
         return bool(schema is not None and schema.is_mutable)

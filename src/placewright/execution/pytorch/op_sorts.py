@@ -51,7 +51,7 @@ def _beside(program: TorchProgram, op: int, call: Call) -> Iterator[str]:
         yield str(settings)
     record = program.graph.ops[op]
     overwrites = any(program.graph.tensors[tensor].alias_of is not None for tensor in record.outputs)
-    if overwrites and record.kind not in ("view", "optimizer"):
+    if overwrites and record.kind != "view":
         yield "in place" if call.in_place else "copied into place"
 
 

@@ -11,7 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from statistics import fmean, median
 from typing import Any, TypeVar
@@ -23,13 +23,10 @@ from numpy.typing import NDArray
 from placewright.costs.measured import MeasuredOp
 from placewright.execution.channels import Channels, StoppedError
 from placewright.execution.op_library import OpSort
-from placewright.execution.pytorch.calls import Call, Value, itself
 from placewright.execution.pytorch.code import DeviceCode, device_code
 from placewright.execution.pytorch.layout import moved
 from placewright.execution.pytorch.op_sorts import between_ops, sorts_of
-from placewright.execution.pytorch.optimizer_step import optimizer_kept
 from placewright.execution.pytorch.places import Place, Watch, drivers_of, finish_current
-from placewright.execution.pytorch.program import TorchProgram
 from placewright.execution.pytorch.recorded import Recorded, launch_beside, the_driver
 from placewright.execution.pytorch.step import TorchStep, naming_the_op
 from placewright.execution.steps import needs_of, steps_of
@@ -64,7 +61,6 @@ def profile_program(
     parameters: Sequence[Any],
     tensors: Sequence[Any],
     library: Library,
-    optimizer: Any = None,
     places: Sequence[Place] = (),
     *,
     recorded: bool = False,
@@ -74,7 +70,7 @@ def profile_program(
     step: of a plan that puts all ops on one device. cores: of each device. parameters, tensors: what the step runs on.
     places: of the devices, where they are not all on the host; the first is that of the step. recorded: whether steps
     will be replays of a CUDA graph, in which no op waits for its launch.
-    Parameters, buffers, inputs, the optimizer's state and the generator of random numbers are afterwards as they were.
+    Inputs and the generator of random numbers are afterwards as they were.
     """
     program, device = step.program, step.plan.machine.devices[0]
     busy = [1] if len(cores) == 1 else [1, len(cores)]
@@ -85,7 +81,7 @@ def profile_program(
     gaps = {count: between_ops(kind, count) for count in busy}
     unknown = {sort for count in busy for sort in (*sorts[count], gaps[count]) if sort not in library}
     if unknown:
-        with unchanged(step.overwritten(parameters, tensors), optimizer, places):
+        with unchanged(step.overwritten(parameters, tensors), places):
             runner = _Runner(step, parameters, tensors, places)
             workspaces = step.workspaces(parameters, tensors)
             whole_ns = None if step.places[0].driver is None else runner.unwatched_ns(cores[:1], recorded=recorded)
@@ -338,8 +334,7 @@ class _Runner:
         samples.extend(_passes_of(once))
 
     def _load(self, over: list[Channels], number: int) -> Callable[[], None]:
-        """What another device does meanwhile: the same step on tensors of its own, without the optimizer, whose state
-        there is once."""
+        """What another device does meanwhile: the same step on tensors of its own."""
         channels = Channels(0)
         over.append(channels)
         changed = {id(tensor) for tensor in self._step.overwritten(self._parameters, self._tensors)}
@@ -347,7 +342,7 @@ class _Runner:
             [tensor.detach().clone() if id(tensor) in changed else tensor for tensor in held]
             for held in (self._parameters, self._tensors)
         )
-        step = self._step.elsewhere(_without_optimizer(self._step.program), self._others[number : number + 1])
+        step = self._step.elsewhere(self._step.program, self._others[number : number + 1])
         code = _code(step, channels, None)
 
         def load() -> None:
@@ -366,26 +361,15 @@ def _code(step: TorchStep, channels: Channels, observe: Callable[[int], None] | 
     return device_code(program, steps, 0, channels, list(program.parameters), observe, site=step.site(0))
 
 
-def _without_optimizer(program: TorchProgram) -> TorchProgram:
-    """The program with parameters that stay as they are."""
-    ops = [(index, op) for index, op in enumerate(program.graph.ops) if op.kind == "optimizer"]
-    instead = {
-        index: Call(function=itself, args=(Value(op.inputs[0]),), kwargs={}, results=op.outputs, several=False)
-        for index, op in ops
-    }
-    return replace(program, calls={**program.calls, **instead})
-
-
 @contextmanager
-def unchanged(changed: Sequence[Any], optimizer: Any = None, places: Sequence[Place] = ()) -> Iterator[None]:
+def unchanged(changed: Sequence[Any], places: Sequence[Place] = ()) -> Iterator[None]:
     """What steps change is put back afterwards. changed: tensors. places: where else than on the host random numbers
     are drawn."""
     before = [tensor.detach().clone() for tensor in changed]
     random = torch.get_rng_state()
     drawn = {driver: driver.random_state() for driver in drivers_of(places)}
     try:
-        with optimizer_kept(optimizer):
-            yield
+        yield
     finally:
         torch.set_rng_state(random)
         for driver, state_before in drawn.items():

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._functorch._aot_autograd import descriptors
 from torch._functorch.partitioners import default_partition, must_recompute
 from torch.utils.checkpoint import CheckpointPolicy
 
+from placewright.execution.pytorch.calls import TRAINED
+from placewright.execution.pytorch.joint import overwritten
 from placewright.importers.torch.attributes import arguments_of
 from placewright.importers.torch.dtypes import correct_dtypes
 from placewright.importers.torch.ops import describe, draws_random_numbers, may_draw
@@ -22,11 +23,12 @@ def partition(joint: torch.fx.GraphModule, inputs: Any, **options: Any) -> tuple
     """The forward and the backward graph, as PyTorch parts them by default once backward recomputes nothing that draws,
     and nothing that reads what forward has overwritten by then."""
     correct_dtypes(joint.graph.nodes)
-    overwritten = _overwritten(joint.graph)
+    _note_trained(joint.graph)
+    changed = overwritten(joint.graph)
     for node in [node for node in joint.graph.nodes if node.op == "call_function" and must_recompute(node)]:
-        draws, reads = draws_random_numbers(node), not overwritten.isdisjoint(node.all_input_nodes)
+        draws, reads = draws_random_numbers(node), not changed.isdisjoint(node.all_input_nodes)
         if reads and describe(node)[0] == "view":
-            overwritten.add(node)
+            changed.add(node)
         elif draws and _is_dropout_on_host(node):
             _keep_mask(node)
         elif draws or reads:
@@ -55,11 +57,17 @@ class _Plain:
         return self.op(*args, **kwargs)
 
 
-def _overwritten(graph: torch.fx.Graph) -> set[Any]:
-    """The arguments that hold something else when forward is over."""
-    meant = {node.meta["desc"]: node for node in graph.nodes if node.op == "placeholder" and "desc" in node.meta}
-    ends = graph.output_node().meta.get("desc", ())
-    return {meant[end.mutated_input] for end in ends if isinstance(end, descriptors.InputMutationAOTOutput)}
+def _note_trained(graph: torch.fx.Graph) -> None:
+    """Notes of which recurrent layers there is a backward, which the forward part alone does not show."""
+    forward, backward = torch.ops.aten.mkldnn_rnn_layer.default, torch.ops.aten.mkldnn_rnn_layer_backward.default
+    for node in graph.find_nodes(op="call_function", target=forward):
+        node.meta[TRAINED] = any(reader.target is backward for result in node.users for reader in result.users)
+
+
+def keep_masks(joint: torch.fx.GraphModule) -> None:
+    """Makes each dropout of the host one op that draws and others that can run again."""
+    for node in [node for node in joint.graph.nodes if node.op == "call_function" and _is_dropout_on_host(node)]:
+        _keep_mask(node)
 
 
 def _is_dropout_on_host(node: Any) -> bool:

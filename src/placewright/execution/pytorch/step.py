@@ -49,7 +49,7 @@ class TorchStep:
     ) -> None:
         """program: without the plan's reruns and moves. places: of the plan's devices that compute, in their order; by
         default all on the host."""
-        program = rewritten_program(program, plan)
+        program = rewritten_program(program, plan.reruns, plan.moves, plan.device_of)
         self.program = program
         self.plan = plan
         self.places = tuple(places or (Place(name=device.name) for device in parted(plan.machine)[0].devices))
@@ -58,6 +58,8 @@ class TorchStep:
         self._fallbacks = Fallbacks(program)
         self.residents = Residents(program, self._steps, self.places)
         self._sites = Sites(program, self.places, self.residents, self._fallbacks)
+        #: One device of the host computes in the thread that calls, with as many threads as that has.
+        self._is_of_caller = len(self.places) == 1 and self.places[0].driver is None
         #: What steps are replays of, where they are.
         self._recorded: Recorded | None = None
         self._overwritten_inputs: list[int] = []
@@ -144,9 +146,6 @@ class TorchStep:
         graph, driver = self.program.graph, self.places[0].driver
         if driver is None:
             with torch.no_grad():
-                if any(op.kind == "optimizer" for op in graph.ops):
-                    # Once before: the states that an optimizer makes at its first step are tensors of the graph.
-                    self._code[1][0].function(parameters, list(tensors), {})
                 most = allocated_between(lambda mark: self._write([mark])[1][0].function(parameters, list(tensors), {}))
         else:
             # Once before: what a library then allocates and keeps is no op's.
@@ -224,7 +223,11 @@ class TorchStep:
             for code, place, own in zip(codes, self.places, held, strict=True)
         ]
         try:
-            self._workers.run(jobs, channels.stop)
+            if self._is_of_caller:
+                with torch.no_grad():
+                    jobs[0]()
+            else:
+                self._workers.run(jobs, channels.stop)
         except BaseException:
             self.residents.forget()  # Copies may hold what the module does not.
             raise
@@ -321,8 +324,9 @@ def check_inputs(program: TorchProgram, tensors: Sequence[Any], places: Sequence
     given, wanted = signature(tensors), program.input_signature
     if len(given) != len(wanted):
         raise InputError(f"the plan is for {len(wanted)} inputs, and was given {len(given)}")
-    if given != wanted:
-        place = next(place for place, each in enumerate(given) if each != wanted[place])
+    # PyTorch traces the workspace of a recurrent layer as empty.
+    others = (place for place, each in enumerate(given) if each != wanted[place] and 0 not in wanted[place][0])
+    if given != wanted and (place := next(others, None)) is not None:
         raise InputError(
             f"the plan is for {describe_signature([wanted[place]])} as input {place}, and was given "
             f"{describe_signature([given[place]])}"

@@ -103,18 +103,20 @@ def capture(trace: Trace, *, keep_draws: bool = True) -> Capture:
     )
 
 
-def capture_graph(graph: Any, is_parameter: Sequence[bool]) -> Capture:
+def capture_graph(graph: Any, is_parameter: Sequence[bool], labels: Mapping[str, str] | None = None) -> Capture:
     """Of a functional graph without descriptors: every placeholder is read, every result is an output.
 
-    is_parameter: of each placeholder, whether it stays from step to step.
+    is_parameter: of each placeholder, whether it stays from step to step. labels: what a placeholder is called, by its
+    name in the graph; by default that.
     """
+    named = labels or {}
     _check_effects(graph.nodes)
     correct_dtypes(graph.nodes)
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     outputs = tuple(node for node in graph.output_node().args[0] if isinstance(node, torch.fx.Node))
     needed = ancestors([*outputs, *_draws(graph.nodes)])
     sources: dict[Any, tuple[str, SourceRole]] = {
-        node: (node.name, "parameter" if stays else "input")
+        node: (named.get(node.name, node.name), "parameter" if stays else "input")
         for node, stays in zip(placeholders, is_parameter, strict=True)
         if node in needed
     }

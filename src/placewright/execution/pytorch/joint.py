@@ -6,40 +6,59 @@ Imported only where torch is known to be present.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import fx
+from torch._functorch._aot_autograd import descriptors
 from torch._functorch.partitioners import _extract_fwd_bwd_modules
 
-from placewright.graph import Graph
+from placewright.graph import Graph, Op
 from placewright.importers.torch.capture import ancestors, capture_graph
 from placewright.importers.torch.graph import translate
 from placewright.importers.torch.ops import draws_random_numbers
-from placewright.rematerialization.reruns import Rerun, rewritten
+from placewright.rematerialization.reruns import Rerun, Rewritten, rewritten
 from placewright.support.errors import InputError
 
 _COPY = torch.ops.aten.copy_.default
 
 
+#: What a node of a part says whose run it is: the name of an op or a rerun of the plan of both parts.
+RUN = "placewright_run"
+
+
 class JointGraph:
     """A joint graph of aot_autograd, read as a graph to be planned.
 
-    forward: PyTorch's own, which may hold what backward alone needs.
+    forward: PyTorch's own, which may hold what backward alone needs. resident: of each placeholder, whether it is there
+    from begin to end; the others are there from where they are made: gradients that backward gets, and arguments that
+    are brought to a device. labels: names of placeholders in the module. as_run: whether the plan is for ops that
+    PyTorch runs one by one, in which nothing is copied that need not be, and gradients of one tensor may be added in
+    place; otherwise for a compiler.
 
     Attributes
     ----------
     graph
-        Forward, then backward, in the order of tracing. Arguments of forward stay from begin to end; gradients that
-        backward gets are there from its begin on.
+        Forward, then backward, in the order of tracing.
     once
         Names of the ops whose second run would give something else: they draw random numbers, or read what forward
         overwrites.
     """
 
-    def __init__(self, joint: fx.GraphModule, num_forward_outputs: int, forward: fx.GraphModule) -> None:
+    def __init__(
+        self,
+        joint: fx.GraphModule,
+        num_forward_outputs: int,
+        forward: fx.GraphModule,
+        *,
+        name: str = "inductor",
+        resident: Sequence[bool] | None = None,
+        labels: Mapping[str, str] | None = None,
+        as_run: bool = False,
+        sums_in_place: bool = False,
+    ) -> None:
         self._joint = joint
         self._num_forward_outputs = num_forward_outputs
         self._check()
@@ -53,12 +72,19 @@ class JointGraph:
         self._forward = ancestors([node for node in (*first, *own) if isinstance(node, fx.Node)])
         self._of: dict[fx.Node, fx.Node] = {}
         read = self._in_passes([*ends, *(node.args[1] for node in writes)])
-        stays = ["tangents" not in str(node.target) for node in read.find_nodes(op="placeholder")]
-        graph, tensors = translate(capture_graph(read, stays), "inductor", None)
+        #: The same nodes in passes, as a module.
+        self.module = fx.GraphModule(joint, read)
+        placeholders = self.module.graph.find_nodes(op="placeholder")
+        self.resident = resident or [not is_tangent(node) for node in placeholders]
+        captured = capture_graph(read, self.resident, labels)
+        graph, tensors = translate(captured, name, None, copies=not as_run, sums_in_place=sums_in_place)
         self._tensors = {self._of[node]: found for node, found in tensors.items()}
         self._node = {node.name: self._of[node] for node in read.nodes if node.op == "call_function"}
-        self.graph = _with_late_inputs(graph, self._is_forward)
-        written = {node.args[0] for node in writes}
+        tangents = {f"input:{node.name}" for node in placeholders if is_tangent(node)}
+        self.graph = _with_late_inputs(graph, self._is_forward, tangents)
+        if as_run:
+            self.graph = _with_forward_first(self.graph, self._is_forward)
+        written = {node.args[0] for node in writes} | overwritten(joint.graph)
         self.once = tuple(
             op.name
             for op in self.graph.ops
@@ -66,9 +92,12 @@ class JointGraph:
             and (draws_random_numbers(node := self._node[op.name]) or not written.isdisjoint(node.all_input_nodes))
         )
 
-    def parted(self, reruns: Sequence[Rerun], static_inputs: Sequence[int]) -> tuple[fx.GraphModule, fx.GraphModule]:
-        """Forward and backward, in which the ops run again that reruns name."""
-        module, saved = _Rewriting(self, reruns).done()
+    def parted(
+        self, reruns: Sequence[Rerun], static_inputs: Sequence[int], device_of: Mapping[str, int] | None = None
+    ) -> tuple[fx.GraphModule, fx.GraphModule]:
+        """Forward and backward, in which the ops run again that reruns name. device_of: of ops, by name, in the order
+        of their first runs; by default all are on one device, in the order of the graph."""
+        module, saved = _Rewriting(self, rewritten(self.graph, reruns, (), device_of)).done()
         placeholders = module.graph.find_nodes(op="placeholder")
         parts: tuple[fx.GraphModule, fx.GraphModule] = _extract_fwd_bwd_modules(
             module,
@@ -78,6 +107,13 @@ class JointGraph:
             static_lifetime_input_nodes=torch.utils._ordered_set.OrderedSet(placeholders[i] for i in static_inputs),
         )
         return parts
+
+    def mark(self, forward: fx.GraphModule, backward: fx.GraphModule) -> None:
+        """Notes in PyTorch's own parts whose run each node is, where `run_again_in` says what backward runs again."""
+        for node in forward.graph.nodes:
+            node.meta[RUN] = node.name
+        for node in backward.graph.nodes:
+            node.meta[RUN] = f"{node.name}@2" if self._is_forward(node.name) else node.name
 
     def run_again_in(self, backward: fx.GraphModule) -> tuple[Rerun, ...]:
         """What PyTorch's own backward computes again, and when."""
@@ -131,9 +167,9 @@ class _Rewriting:
     constants: the nodes of arguments and attributes. forward: its nodes, once they are all there.
     """
 
-    def __init__(self, joint: JointGraph, reruns: Sequence[Rerun]) -> None:
+    def __init__(self, joint: JointGraph, found: Rewritten) -> None:
         self.joint = joint
-        self.found = rewritten(joint.graph, reruns)
+        self.found = found
         self.graph = fx.Graph()
         self.made: dict[int, fx.Node] = {}
         self.constants: dict[fx.Node, fx.Node] = {}
@@ -186,6 +222,7 @@ class _Rewriting:
             return self.constants[argument] if tensor is None else self._value(now[tensor])
 
         call = self.graph.node_copy(node, current)
+        call.meta[RUN] = run.name
         if self.forward:
             call.meta["partitioner_tag"] = "is_backward"
         outputs = dict(zip(original.outputs, run.outputs, strict=True))
@@ -219,22 +256,66 @@ class _Rewriting:
             self.graph.node_copy(node, self._now)
 
 
+def is_tangent(node: fx.Node) -> bool:
+    """Whether a placeholder of a joint graph is a gradient that backward gets."""
+    return "tangents" in str(node.target)
+
+
+def overwritten(graph: fx.Graph) -> set[fx.Node]:
+    """The arguments of a joint graph that hold something else when forward is over."""
+    meant = {node.meta["desc"]: node for node in graph.find_nodes(op="placeholder") if "desc" in node.meta}
+    ends = graph.output_node().meta.get("desc", ())
+    return {meant[end.mutated_input] for end in ends if isinstance(end, descriptors.InputMutationAOTOutput)}
+
+
 def _may_be_saved(node: fx.Node) -> bool:
-    return node.op != "get_attr" and "tangents" not in str(node.target)
+    return node.op != "get_attr" and not is_tangent(node)
 
 
 def _results(graph: fx.Graph) -> Iterator[Any]:
     return iter(torch.utils._pytree.arg_tree_leaves(*graph.output_node().args))
 
 
-def _with_late_inputs(graph: Graph, is_forward: Any) -> Graph:
-    """The graph with its inputs, which are gradients that backward gets, behind forward."""
-    ops = list(enumerate(graph.ops))
-    inputs = [each for each in ops if each[1].kind == "input"]
-    forward = [each for each in ops if is_forward(each[1].name)]
-    order = [*forward, *inputs]
-    placed = {index for index, _ in order}
-    order += [each for each in ops if each[0] not in placed]
-    place = {index: number for number, (index, _) in enumerate(order)}
-    moved = (replace(op, controls=tuple(place[control] for control in op.controls)) for _, op in order)
+def _with_late_inputs(graph: Graph, is_forward: Callable[[str], bool], late: Set[str]) -> Graph:
+    """The graph with those inputs, which are gradients that backward gets, behind forward."""
+    rank = [1 if op.name in late else 0 if op.kind == "input" or is_forward(op.name) else 2 for op in graph.ops]
+    order = sorted(range(len(graph.ops)), key=lambda index: rank[index])
+    place = {index: number for number, index in enumerate(order)}
+    moved = (
+        replace(op, controls=tuple(place[control] for control in op.controls))
+        for op in (graph.ops[index] for index in order)
+    )
     return replace(graph, ops=tuple(moved))
+
+
+def _with_forward_first(graph: Graph, is_forward: Callable[[str], bool]) -> Graph:
+    """The graph in which no op of backward begins before forward is over: its results go to the caller first."""
+    forward = {index for index, op in enumerate(graph.ops) if is_forward(op.name) and op.kind != "view"}
+    before = [_scheduled_before(graph, index) for index in range(len(graph.ops))]
+    last = forward - {producer for index in forward for producer in before[index]}
+
+    def controls(index: int, op: Op) -> tuple[int, ...]:
+        begins = index not in forward and op.kind != "view" and before[index] <= forward
+        return tuple(sorted({*op.controls, *last})) if begins and is_late(op) else op.controls
+
+    def is_late(op: Op) -> bool:
+        return op.kind != "input" or op.name.startswith("input:tangents")
+
+    return replace(
+        graph, ops=tuple(replace(op, controls=controls(index, op)) for index, op in enumerate(graph.ops))
+    )  # fmt: skip
+
+
+def _scheduled_before(graph: Graph, index: int) -> set[int]:
+    """The ops, views aside, whose results an op reads, and those that it waits for."""
+    found = set(graph.ops[index].controls)
+    waiting = list(graph.ops[index].inputs)
+    while waiting:
+        producer = graph.producer_of[waiting.pop()]
+        if producer < 0:
+            continue
+        if graph.ops[producer].kind == "view":
+            waiting += graph.ops[producer].inputs
+        else:
+            found.add(producer)
+    return found

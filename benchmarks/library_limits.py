@@ -1,0 +1,90 @@
+"""A memory limit between the least that a training step can do with and its peak; `library_steps.py` imports this."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+#: No step needs more.
+_NO_LIMIT = 2**50
+#: Where between least and peak the limit lies; of the peak alone, where the least is not known.
+_SHARE, _SHARE_OF_PEAK = 0.6, 0.75
+_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_SIZE = r"([\d.,]+) ?(B|KiB|MiB|GiB)\b"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """Bytes. source: where `least` is from. probe_seconds: of the processor, to find it all out."""
+
+    chosen: int
+    peak: int
+    least: int
+    source: str
+    probe_seconds: float
+
+
+def limit_of(fitted: Callable[[int], Any]) -> Limit:
+    """fitted: plans the step within so many bytes, and raises where that is refused."""
+    began = time.process_time()
+    peak = int(fitted(_NO_LIMIT).plan.peak_bytes[0])
+    least, source = _told_least(fitted, peak), "told"
+    if least is None:
+        least, source = _tried_least(fitted, peak), "tried"
+    chosen = int(least + _SHARE * (peak - least)) if least is not None else int(_SHARE_OF_PEAK * peak)
+    return Limit(
+        chosen=chosen,
+        peak=peak,
+        least=least or 0,
+        source=source if least is not None else "none",
+        probe_seconds=round(time.process_time() - began, 2),
+    )
+
+
+def _told_least(fitted: Callable[[int], Any], peak: int) -> int | None:
+    """What the refusal of a tiny limit says that is needed."""
+    try:
+        fitted(1)
+    except Exception as error:
+        if (sentence := refusal(error)) is None:
+            raise
+        said = re.findall(r"(?:at least|smallest limit|needs?)\D{0,20}?" + _SIZE, sentence)
+        sizes = [_bytes(number.replace(",", ""), _UNITS[unit]) for number, unit in said]
+        return max((min(up, peak) for down, up in sizes if 1 < down <= peak), default=None)
+    return None
+
+
+def _bytes(number: str, unit: int) -> tuple[int, int]:
+    """The least and the most that a rounded number of units stands for."""
+    half = 0.5 * 10.0 ** -len(number.partition(".")[2]) if unit > 1 else 0.0
+    return int((float(number) - half) * unit), math.ceil((float(number) + half) * unit)
+
+
+def _tried_least(fitted: Callable[[int], Any], peak: int) -> int | None:
+    """The least of three limits, by bisection, that is not refused."""
+    low, high = 0, peak
+    for _ in range(3):
+        middle = (low + high) // 2
+        try:
+            fitted(middle)
+            high = middle
+        except Exception as error:
+            if refusal(error) is None:
+                raise
+            low = middle
+    return high if high < peak else None
+
+
+def refusal(error: BaseException | None) -> str | None:
+    """The first line of the error of placewright that it is, or that it comes from; None for all others."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if type(error).__module__.partition(".")[0] == "placewright":
+            return (str(error).strip().splitlines() or [type(error).__name__])[0]
+        error = getattr(error, "inner_exception", None) or error.__cause__ or error.__context__
+    return None

@@ -1,0 +1,109 @@
+"""What an optimizer holds and takes for a step of its own, found by such a step on other tensors.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils.weak import WeakIdKeyDictionary
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerMemory:
+    """state_bytes: of the states that the optimizer has, or will have after its first step. step_bytes: the most that
+    its step has in use beside parameters, gradients and states."""
+
+    state_bytes: int
+    step_bytes: int
+
+
+def optimizer_memory(optimizer: torch.optim.Optimizer) -> OptimizerMemory:
+    """What the optimizer holds and takes. A step that needs values is made on zeros in the host's memory; one that
+    needs more than that, such as a closure, counts with the states that there are by now."""
+    for device in ("meta", "cpu"):
+        alone = _alone(optimizer, device)
+        counted = _Counting()
+        try:
+            with torch.no_grad(), counted:
+                # The class's own step: hooks and whatever was put into its place are for real steps.
+                getattr(type(optimizer).step, "__wrapped__", type(optimizer).step)(alone)
+        except Exception:
+            continue
+        states = _bytes_of(alone.state.values())
+        made = states - _bytes_of(optimizer.state.values())
+        all_fused = all(group.get("fused") for group in optimizer.param_groups)
+        step_bytes = 0 if all_fused else max(0, counted.most - max(0, made))
+        return OptimizerMemory(state_bytes=states, step_bytes=step_bytes)
+    return OptimizerMemory(state_bytes=_bytes_of(optimizer.state.values()), step_bytes=0)
+
+
+def _alone(optimizer: torch.optim.Optimizer, device: str) -> torch.optim.Optimizer:
+    """The optimizer with parameters, gradients and states of its own on a device; numbers of steps stay what they
+    are."""
+    known: dict[int, Any] = {}
+
+    def other(tensor: Any) -> Any:
+        if not tensor.dim() and tensor.device.type == "cpu":
+            return tensor.clone()
+        return known.setdefault(id(tensor), torch.zeros_like(tensor, device=device, requires_grad=False))
+
+    alone = object.__new__(type(optimizer))
+    vars(alone).update({name: copy.copy(value) for name, value in vars(optimizer).items()})
+    alone.param_groups = []
+    alone.state = defaultdict(dict)
+    for group in optimizer.param_groups:
+        params = [other(parameter) for parameter in group["params"]]
+        for parameter, own in zip(group["params"], params, strict=True):
+            own.grad = torch.zeros_like(own) if parameter.requires_grad else None
+            if parameter in optimizer.state:
+                alone.state[own] = tree_map_only(torch.Tensor, other, dict(optimizer.state[parameter]))
+        # A fused step has no other tensors than its results, and no kernel without memory.
+        foreach = False if group.get("fused") else _foreach(group)
+        settings = {"foreach": foreach, "fused": False} if "fused" in group else {"foreach": foreach}
+        alone.param_groups.append({**group, **(settings if "foreach" in group else {}), "params": params})
+    return alone
+
+
+def _foreach(group: dict[str, Any]) -> bool:
+    """Whether a group is stepped all at once, which PyTorch does by default on GPUs."""
+    asked = group.get("foreach")
+    return bool(any(parameter.is_cuda for parameter in group["params"]) if asked is None else asked)
+
+
+def _bytes_of(states: Any) -> int:
+    storages = {
+        id(leaf.untyped_storage()): int(leaf.untyped_storage().nbytes())
+        for state in states
+        for leaf in tree_leaves(dict(state))
+        if isinstance(leaf, torch.Tensor) and leaf.dim()
+    }
+    return sum(storages.values())
+
+
+class _Counting(TorchDispatchMode):
+    """Counts the bytes of tensors that ops make and that are alive, and the most there were."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._alive = WeakIdKeyDictionary()
+        self.most = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Makes the call and counts."""
+        given = {id(leaf.untyped_storage()) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)}
+        result = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, torch.Tensor):
+                storage = leaf.untyped_storage()
+                if id(storage) not in given:
+                    self._alive[storage] = int(storage.nbytes())
+        self.most = max(self.most, sum(self._alive.values()))
+        return result
