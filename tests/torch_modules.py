@@ -1,12 +1,22 @@
-"""Small modules that do what captured networks may do: each with what it is called with."""
+"""Small modules that do what captured networks may do, each with what it is called with; and modules beside eager."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+import random
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from random_network.facts import Facts, differences
 from torch import nn
+
+import placewright
+from placewright.importers.torch.steps import default_loss
+
+#: Two devices, and a plan that is found at once and spreads ops over them.
+QUICK: dict[str, Any] = {"devices": "cpu:0,cpu:1", "evaluations": 20, "solver": "list"}
 
 
 class Branches(nn.Module):
@@ -98,3 +108,78 @@ def calls() -> dict[str, Callable[[], tuple[nn.Module, tuple[Any, ...], dict[str
         "recurrent": seeded(lambda: (Recurrent(), (torch.randn(2, 5, 8),), {})),
         "returns what it gets": seeded(lambda: (ReturnsWhatItGets(), (torch.randn(2, 3), torch.randn(4)), {})),
     }
+
+
+def captured(compiled: Any, *args: Any, **kwargs: Any) -> tuple[Any, list[Any], list[Any]]:
+    """Of what `placewright.compile` returned: its graph for these arguments, values of parameters and other inputs."""
+    graph, values = compiled._one_graph("tests", args, kwargs)
+    return (graph, *graph.program.split(values))
+
+
+def batch(seed: int = 1, rows: int = 8, columns: int = 16) -> torch.Tensor:
+    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
+
+
+class Wrapped(nn.Module):
+    """A linear layer, and a function that makes a result of what it returns and of further arguments."""
+
+    def __init__(self, then: Callable[..., Any], **attributes: Any) -> None:
+        super().__init__()
+        self.linear = nn.Linear(16, 16)
+        for name, value in attributes.items():
+            setattr(self, name, value)
+        self.then = then
+
+    def forward(self, value: torch.Tensor, *others: Any) -> Any:
+        return self.then(self, self.linear(value), *others)
+
+
+def differences_from_eager(
+    make: Callable[[], nn.Module],
+    calls: Sequence[tuple[Any, ...]] = (),
+    *,
+    training: bool = False,
+    loss: Callable[[Any], Any] = default_loss,
+    change: Callable[[Any], Any] | None = None,
+    tolerance: float = 0.0,
+    **options: Any,
+) -> list[str]:
+    """How a module as planned differs from the same in eager after some calls, and by planning alone.
+
+    Compared are results, arguments, parameters, buffers, all gradients, attributes and generators of random numbers.
+    calls: the arguments of each; by default three batches. change: made to the module after the first call.
+    """
+    calls = calls or [(batch(seed),) for seed in range(3)]
+    found = []
+    for is_planned in (False, True):
+        torch.manual_seed(0)
+        model, given = make().train(training), copy.deepcopy(calls)
+        call: Any = model
+        for seed in (torch.manual_seed, random.seed, np.random.seed):
+            seed(7)
+        if is_planned:
+            before = Facts().module(model).generators()
+            before.read("arguments", given)
+            wanted = {"loss": loss} if training else {}
+            call = placewright.compile(model, given[0], training=training, **wanted, **{**QUICK, **options})
+            after = Facts().module(model).generators()
+            after.read("arguments", given)
+            planning = [f"planning: {each}" for each in differences(before, after, ids=True)]
+        results = []
+        for number, args in enumerate(given):
+            if number == 1 and change is not None:
+                change(model)
+            with torch.set_grad_enabled(training):
+                result = call(*args)
+                if training and not is_planned:
+                    value = loss(result)
+                    value.backward()
+                    result = value.detach()
+            results.append(result)
+        if is_planned:
+            call.close()
+        facts = Facts().module(model).generators()
+        facts.read("results", results)
+        facts.read("arguments", given)
+        found.append(facts)
+    return planning + list(differences(*found, tolerance))

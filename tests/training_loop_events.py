@@ -100,11 +100,10 @@ def step_hook(run: Run, choice: random.Random) -> None:
     def count(optimizer: Any, args: Any, kwargs: Any) -> None:
         seen.append(len(optimizer.state))
 
-    @torch.no_grad()
     def project(optimizer: Any, args: Any, kwargs: Any) -> None:
         for group in optimizer.param_groups:
             for each in group["params"]:
-                each.clamp_(-0.5, 0.5)
+                each.data.clamp_(-0.5, 0.5)
 
     if sort == "before":
         run.handles.append(run.optimizer.register_step_pre_hook(clamp))

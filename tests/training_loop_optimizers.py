@@ -67,17 +67,16 @@ def optimizer_options(choice: random.Random, name: str) -> Options:
 def subclass_of(kind: type[Any]) -> type[Any]:
     """An optimizer that pulls its parameters towards zero before each step, and counts its steps."""
 
-    class Pulled(kind):  # type: ignore[misc]
+    class Pulled(kind):
         steps_made = 0
 
-        @torch.no_grad()
         def step(self, closure: Any = None) -> Any:
             self.steps_made += 1
-            for group in self.param_groups:
-                for parameter in group["params"]:
-                    parameter.mul_(0.99)
-            with torch.enable_grad():
-                return super().step() if closure is None else super().step(closure)
+            with torch.no_grad():
+                for group in self.param_groups:
+                    for parameter in group["params"]:
+                        parameter.mul_(0.99)
+            return super().step() if closure is None else super().step(closure)
 
     return Pulled
 

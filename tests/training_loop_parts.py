@@ -103,6 +103,7 @@ class Counted(nn.Module):
     def __init__(self, choice: random.Random) -> None:
         super().__init__()
         self.layer = nn.Linear(WIDTH, WIDTH)
+        self.mean: Any
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
         self.register_buffer("mean", torch.zeros(WIDTH), persistent=choice.random() < 0.7)
         self.replaced = choice.random() < 0.4
@@ -151,17 +152,21 @@ class Kept(nn.Module):
 
 
 class Drawn(nn.Module):
-    """Noise, a random mask of one's own, and a draw that nothing reads."""
+    """Noise, a random mask of one's own, or a draw that nothing reads."""
+
+    SORTS = ("noise", "mask", "rrelu", "alpha", "depth", "unread")
 
     def __init__(self, choice: random.Random) -> None:
         super().__init__()
-        self.layer, self.sort = nn.Linear(WIDTH, WIDTH), choice.choice(["noise", "mask", "rrelu", "alpha", "depth"])
+        self.layer, self.sort = nn.Linear(WIDTH, WIDTH), choice.choice(self.SORTS)
 
     def forward(self, x: Any) -> Any:
         x = self.layer(x)
         if not self.training:
             return x
-        torch.rand(3)
+        if self.sort == "unread":
+            torch.rand(3)
+            return x
         if self.sort == "noise":
             return x + 0.1 * torch.randn_like(x)
         if self.sort == "mask":

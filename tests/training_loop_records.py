@@ -117,3 +117,14 @@ def shared_memory(named: Mapping[str, Any]) -> list[list[str]]:
         if tensor is not None and tensor.layout == torch.strided and tensor.untyped_storage().nbytes() > 0:
             groups[tensor.untyped_storage().data_ptr()].append(name)
     return sorted(sorted(group) for group in groups.values() if len(group) > 1)
+
+
+def states_of(optimizer: Any) -> dict[str, Any]:
+    """The tensors that an optimizer keeps for its parameters, in the order of these."""
+    parameters = [each for group in optimizer.param_groups for each in group["params"]]
+    return {
+        f"state {number} {key}": value
+        for number, parameter in enumerate(parameters)
+        for key, value in optimizer.state.get(parameter, {}).items()
+        if isinstance(value, torch.Tensor)
+    }

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim import swa_utils
 from training_loop_events import EVENTS
-from training_loop_networks import CLASSES, STEMS, VOCABULARY, Objective
+from training_loop_networks import CLASSES, STEMS, VOCABULARY, Objective, Output
 from training_loop_optimizers import made_optimizer, made_scheduler
-from training_loop_records import Record, flat, kept, of_module, shared_memory
+from training_loop_records import Record, flat, kept, of_module, shared_memory, states_of
 
 import placewright
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WAYS = ("fit", "fit-limit", "fit-optimizer", "backend", "dynamo")
 #: Plans are found quickly: only equality counts.
-PLANNING = {"evaluations": 20, "seed": 1}
+PLANNING: dict[str, Any] = {"evaluations": 20, "seed": 1}
 #: After so many refusals a loop is given up, since each of them may take a second.
 MOST_REFUSALS = 3
 AMPLE = "1GiB"
@@ -42,12 +42,16 @@ def reset() -> None:
     random.seed(0)
 
 
+def sentence(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [""])[0][:300]
+
+
 def loss_function(weights: dict[str, float], scaler: Any) -> Callable[[Any], Any]:
     """What makes a scalar of the objective's output, in eager and in a planned step."""
 
     def scaled(output: Any) -> Any:
-        if isinstance(output, tuple):
-            loss = output.loss  # type: ignore[attr-defined]
+        if isinstance(output, Output):
+            loss = output.loss
         else:
             loss = output if output.dim() == 0 else output.square().mean() * weights["weight"]
         return loss if scaler is None else scaler.scale(loss)
@@ -89,9 +93,8 @@ class Run:
         )
         self.scheduler = made_scheduler(given.scheduler, self.optimizer, len(given.batches))
         average = None if given.ema == "average" else swa_utils.get_ema_multi_avg_fn(0.9)
-        buffers = given.ema == "ema buffers"
-        averaged = swa_utils.AveragedModel
-        self.ema = averaged(self.model, multi_avg_fn=average, use_buffers=buffers) if given.ema else None
+        averaging = {"multi_avg_fn": average, "use_buffers": given.ema == "ema buffers"}
+        self.ema = swa_utils.AveragedModel(self.model, **averaging) if given.ema else None
         self.saved: Any = None
         if self.name == "fit-optimizer":
             self.forget()
@@ -154,8 +157,7 @@ class Run:
         try:
             return call()
         except Exception as error:
-            lines = str(error).strip().splitlines() or [""]
-            self.refusals.append((self.number, type(error).__name__, lines[0][:300]))
+            self.refusals.append((self.number, type(error).__name__, sentence(error)))
             self.forget()
             if len(self.refusals) >= MOST_REFUSALS:
                 raise CallError from error
@@ -262,8 +264,6 @@ class Run:
             self.zero_grad()
         return record
 
-    # Records
-
     def record(self, done: list[tuple[Any, Any]]) -> Record:
         record: Record = {}
         for number, (args, loss) in enumerate(done):
@@ -289,10 +289,12 @@ class Run:
 
     def end(self) -> Record:
         """What was held, and which tensors share memory."""
-        states = {f"state {n} {key}": value for n, each in enumerate(self.optimizer.state.values())
-                  for key, value in each.items()}  # fmt: skip
-        tensors = {name: each for name, each in states.items() if isinstance(each, torch.Tensor)}
-        named = self.held | tensors | dict(self.model.named_parameters()) | dict(self.model.named_buffers())
+        named = (
+            self.held
+            | states_of(self.optimizer)
+            | dict(self.model.named_parameters())
+            | dict(self.model.named_buffers())
+        )
         held = {f"held {name}": None if each is None else kept(each) for name, each in self.held.items()}
         return held | {"shared memory": str(shared_memory(named))}
 

@@ -15,7 +15,7 @@ from training_loop_networks import STEMS
 from training_loop_optimizers import OPTIMIZERS, PLANNED, SCHEDULERS, optimizer_options
 from training_loop_parts import PART_WEIGHTS, PARTS
 from training_loop_records import Record, first_difference
-from training_loop_runs import WAYS, CallError, Run, reset
+from training_loop_runs import WAYS, CallError, Run, reset, sentence
 
 __all__ = ["WAYS", "History", "Loop", "Verdict", "compared", "loop", "run"]
 #: Large beside the width, so that activations are most of what a step holds.
@@ -147,10 +147,6 @@ class History:
     python_draws: bool = False
 
 
-def sentence(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [""])[0][:300]
-
-
 def run(description: Loop, way: str) -> History:
     """Run the loop in a way, "eager" or one of WAYS, until it ends or something raises."""
     history = History()
@@ -209,14 +205,14 @@ def judged(expected: History, found: History) -> Verdict:
         return Verdict(verdict="differ", step=done, what=missing, amount=float("inf"))
     if number < done and found.place != "call":
         return Verdict(verdict="differ", step=number, what="an exception outside of the step", detail=text)
+    if expected.error and number == done and all(step == done for step, _, _ in found.refusals):
+        return Verdict(verdict="invalid", step=number, what=expected.kind, detail=expected.error)
     if found.refusals:
         step, kind, said = found.refusals[0]
         limited = "refused-limit" if said.startswith("no plan") else "refused"
         return Verdict(verdict=limited, step=step, what=kind, detail=said)
     if number < done:
         return Verdict(verdict="refused", step=number, what=found.kind, detail=found.error)
-    if expected.error:
-        return Verdict(verdict="invalid", step=number, what=expected.kind, detail=expected.error)
     return Verdict(verdict="equal", step=number)
 
 
@@ -226,6 +222,6 @@ def compared(description: Loop, way: str) -> Verdict:
     found = run(description, way)
     verdict = judged(expected, found)
     equal = verdict.step if verdict.verdict == "differ" else min(len(expected.records), len(found.records))
-    counts: dict[str, int] = {"equal_steps": equal, "steps": len(description.batches)}
+    counts: dict[str, Any] = {"equal_steps": equal, "steps": len(description.batches)}
     counts |= {"reruns": found.reruns, "python_draws": found.python_draws}
     return replace(verdict, refusals=found.refusals, **counts)

@@ -6,6 +6,7 @@ torch is known to be present.
 
 from __future__ import annotations
 
+import builtins
 import copy
 import re
 import threading
@@ -24,6 +25,7 @@ from torch.optim import Optimizer
 
 from placewright.api.beside_one_device import beside_first_device
 from placewright.api.calibration import Calibration
+from placewright.api.captured_graphs import compile_graph
 from placewright.api.dynamo import RefusedError
 from placewright.api.measured_placements import check_solver
 from placewright.api.planned_graphs import Devices, GraphPlanner, PlannedGraph, PreparedError, Wishes
@@ -107,6 +109,7 @@ class Compiled:
 
     def _start(self) -> None:
         self._lock = threading.RLock()
+        weakref.finalize(self, self._devices.workers.close)
         #: Each made where the plans of those before it had no room for the gradients that were there.
         self._variants: list[_Variant] = []
         self._is_checked = not self._verify
@@ -117,7 +120,9 @@ class Compiled:
     def plan(self) -> Plan:
         """The plan of the latest call. Raises InputError where the module is captured as several graphs."""
         if len(self.plans) != 1:
-            raise InputError(f"the module runs as {len(self.plans)} graphs, and each has a plan; `plans` are all of them")
+            raise InputError(
+                f"the module runs as {len(self.plans)} graphs, and each has a plan; `plans` are all of them"
+            )
         return self.plans[0]
 
     @property
@@ -392,7 +397,7 @@ class _Variant:
             devices,
             wishes,
             name=type(call.model).__name__,
-            names=partial(_names, call.model, self._now),
+            names=partial(_names, weakref.ref(call.model), self._now),
             held=held,
             training=call.training,
         )
@@ -452,8 +457,9 @@ class _Variant:
             return loss(model(*args, **kwargs))
 
         step = training if self._call.training else inference
-        # PyTorch keeps what it captured with the code, which is to be of this module alone.
-        return FunctionType(step.__code__.replace(), step.__globals__, step.__name__, None, step.__closure__)
+        # PyTorch keeps what it captured with the code and its globals, which are to be of this module alone.
+        own = {"__name__": __name__, "__builtins__": builtins}
+        return FunctionType(step.__code__.replace(), own, step.__name__, None, step.__closure__)
 
     def has_room(self, gradient_bytes: int) -> bool:
         """Whether all plans keep the limit beside so many bytes of gradients."""
@@ -491,16 +497,18 @@ def _backend_of(planner: GraphPlanner) -> Callable[..., Any]:
         found = known()
         assert found is not None
         try:
-            return found.backend(module, example_inputs)
+            return compile_graph(found, module, example_inputs)
         except InputError as error:
             raise RefusedError(error) from error
 
     return backend
 
 
-def _names(model: nn.Module, now: threading.local) -> dict[int, str]:
+def _names(known: weakref.ref[nn.Module], now: threading.local) -> dict[int, str]:
     """What the module's tensors and the arguments of this thread's call are called, by identity."""
-    call = getattr(now, "call", None)
+    call, model = getattr(now, "call", None), known()
+    if model is None:
+        return {}
     names = {} if call is None else argument_names(model, *call)
     held = (*model.named_parameters(), *model.named_buffers())
     return {**names, **{id(tensor): name for name, tensor in held}}

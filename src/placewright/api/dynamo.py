@@ -11,6 +11,7 @@ from typing import Any
 
 from torch._dynamo.exc import ShortenTraceback
 
+from placewright.api.captured_graphs import compile_graph
 from placewright.api.planned_graphs import Devices, GraphPlanner, Wishes
 from placewright.api.profiles import Profile
 from placewright.support.errors import InputError
@@ -60,7 +61,7 @@ def backend(module: Any, example_inputs: Sequence[Any], *, options: Mapping[str,
         plan cannot run, or where no plan is found that keeps a memory limit.
     """
     try:
-        return _planner(options or {}).backend(module, example_inputs)
+        return compile_graph(_planner(options or {}), module, example_inputs)
     except InputError as error:
         raise RefusedError(error) from error
 

@@ -17,12 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.utils import counters
-from torch._functorch._aot_autograd import descriptors
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._python_dispatch import _disable_current_modes
 
 from placewright.analysis.advice import shortage_words
 from placewright.analysis.outcome import gain_words
@@ -37,24 +32,18 @@ from placewright.costs.measured import with_workspaces
 from placewright.execution.comparison import CalibrationRound
 from placewright.execution.devices import check_device_count
 from placewright.execution.pytorch.cuda import places_of
-from placewright.execution.pytorch.joint import JointGraph, is_tangent
 from placewright.execution.pytorch.machine import cores_by_device
-from placewright.execution.pytorch.parts import Part, boxed, plan_of_part, runs_of
+from placewright.execution.pytorch.parts import Part, plan_of_part
 from placewright.execution.pytorch.places import Place
 from placewright.execution.pytorch.profile import Profiled, unchanged
-from placewright.execution.pytorch.program import TorchProgram, program_of_graph
-from placewright.execution.pytorch.recomputation import keep_masks, partition
+from placewright.execution.pytorch.program import TorchProgram
 from placewright.execution.pytorch.recorded import check_recordable, the_driver
-from placewright.execution.pytorch.rematerialized import rewritten_program
 from placewright.execution.pytorch.residents import what_stays
 from placewright.execution.pytorch.step import TorchStep, check_readable
 from placewright.execution.workers import Workers
 from placewright.graph import Graph
-from placewright.importers.torch.kernels import kernels_kept
-from placewright.importers.torch.ops import only_acts, sentence_on_effects
 from placewright.machine import Machine
 from placewright.plans.record import Plan as PlanRecord
-from placewright.rematerialization.reruns import rewritten
 from placewright.support.errors import InputError
 from placewright.support.files import write_atomically
 from placewright.support.quantities import counted, format_bytes, format_time_ns
@@ -121,8 +110,20 @@ class Devices:
     def __init__(self, machine: Machine, profile: Profile) -> None:
         self.machine = machine
         self.profile = profile
-        self.places: list[Place] = places_of([device.name for device in machine.devices])
-        self.workers = Workers(cores_by_device(machine))
+        self._start()
+
+    def _start(self) -> None:
+        self.places: list[Place] = places_of([device.name for device in self.machine.devices])
+        self.workers = Workers(cores_by_device(self.machine))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without places and threads, which a process has for itself."""
+        return {"machine": self.machine, "profile": self.profile}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Finds the places of these devices in this process."""
+        vars(self).update(state)
+        self._start()
 
     @property
     def on_host(self) -> bool:
@@ -184,18 +185,6 @@ class GraphPlanner:
             return None
         return next(iter((host_and_limits(asked, self.devices.machine)[1] or {}).values()), None)
 
-    def backend(self, module: Any, example_inputs: Sequence[Any]) -> Any:
-        """Compiles one graph. Raises InputError for one that cannot be planned, or does not fit."""
-        _check_graph(module)
-        captured = _Captured(self, example_inputs)
-        with kernels_kept():
-            return aot_autograd(
-                fw_compiler=captured.forward,
-                bw_compiler=captured.backward,
-                inference_compiler=captured.inference,
-                partition_fn=captured.partition,
-            )(module, example_inputs)
-
     def options_beside(self) -> dict[str, Any]:
         """The options of a plan, less what is in use beside its graph: by the optimizer, gradients that are there, and
         what the graphs before it leave for their backward.
@@ -241,7 +230,9 @@ class GraphPlanner:
             plan = Plan.of(found)
             if self.wishes.given is None and self.limit is not None:
                 step = partial(TorchStep, program, workers=devices.workers, places=devices.places)
-                plan = self._within(graph, plan, times.shared, options, lambda of: step(of).peak_bytes(parameters, tensors))
+                plan = self._within(
+                    graph, plan, times.shared, options, lambda of: step(of).peak_bytes(parameters, tensors)
+                )
             measured_graph = with_workspaces(program.graph, times.shared)
         _LOGGER.info("%s", _planned_words(plan))
         return PlannedGraph(
@@ -338,6 +329,16 @@ class GraphPlanner:
         finally:
             now.ran, now.prepare = [], False
 
+    @contextmanager
+    def running_once(self, ops: Sequence[str]) -> Iterator[None]:
+        """Within it, plans run these ops once."""
+        before = self.options
+        self.options = {**before, "keep": [*before["keep"], *ops]}
+        try:
+            yield
+        finally:
+            self.options = before
+
     @property
     def is_whole(self) -> bool:
         """Whether the graph that is captured now in this thread is all of the call so far."""
@@ -352,262 +353,11 @@ class GraphPlanner:
             self._now.ran.append(graph)
 
 
-class _Captured:
-    """One graph between PyTorch and its parts."""
-
-    def __init__(self, planner: GraphPlanner, example_inputs: Sequence[Any]) -> None:
-        self._planner = planner
-        self._examples: Sequence[Any] = example_inputs
-        self._planned: PlannedGraph | None = None
-        self._is_whole = planner.is_whole
-        self._labels: dict[str, str] = {}
-        self._static: set[str] = set()
-        self._resident: set[str] = set()
-
-    def partition(
-        self,
-        joint: torch.fx.GraphModule,
-        inputs: Any,
-        *,
-        num_fwd_outputs: int,
-        static_lifetime_input_indices: Sequence[int] | None = None,
-        **others: Any,
-    ) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
-        """Forward and backward as a plan of both parts them; graphs with open sizes as PyTorch does."""
-        if self._planner.limit is not None:
-            keep_masks(joint)
-        parts = partition(
-            joint,
-            inputs,
-            num_fwd_outputs=num_fwd_outputs,
-            static_lifetime_input_indices=static_lifetime_input_indices,
-            **others,
-        )
-        if _is_open(joint) or not any(node.op == "call_function" for node in joint.graph.nodes):
-            return parts
-        static = list(static_lifetime_input_indices or ())
-        with _disable_current_modes(), torch.no_grad():
-            parts = self._parted(joint, parts, num_fwd_outputs, static)
-        self._examples = ()
-        return parts
-
-    def _parted(
-        self,
-        joint: torch.fx.GraphModule,
-        parts: tuple[torch.fx.GraphModule, torch.fx.GraphModule],
-        num_outputs: int,
-        static: Sequence[int],
-    ) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
-        planner = self._planner
-        placeholders = joint.graph.find_nodes(op="placeholder")
-        values = [_value_of(node, self._examples) for node in placeholders]
-        self._note(placeholders, values, static)
-        one = planner.devices.machine.num_devices == 1
-        sums = one and not planner.wishes.inductor
-        resident = [node.name in self._resident for node in placeholders]
-        mode = "training" if planner.training else "inference"
-        read = JointGraph(
-            joint,
-            num_outputs,
-            parts[0],
-            name=planner.name,
-            resident=resident,
-            labels=self._labels,
-            as_run=True,
-            sums_in_place=sums,
-        )
-        program = program_of_graph(
-            read.module,
-            planner.name,
-            resident,
-            [node.name in self._static for node in placeholders],
-            labels=self._labels,
-            sums_in_place=sums,
-        )
-        theirs = read.run_again_in(parts[1])
-        with _run_once(planner, read.once):
-            again = rewritten_program(program, theirs)
-            planned = planner.planned(again, rewritten(read.graph, theirs).graph, values, joint=True)
-            if planned.plan.reruns and theirs:
-                planned = planner.planned(program, read.graph, values, joint=True)
-        planned.likes = [(node.name, node.meta["val"]) for node in placeholders]
-        planned.is_whole = self._is_whole
-        if planner.wishes.given is not None:
-            _check_given(planner.wishes.given, read.graph)
-        if planned.plan.reruns:
-            parts = read.parted(planned.plan.reruns, static, planned.plan.device_of)
-        else:
-            read.mark(*parts)
-        planned.saved_bytes = _saved_bytes(parts[0], num_outputs)
-        self._planned = planned
-        planner.graphs.append(planned)
-        return parts
-
-    def _note(self, placeholders: Sequence[Any], values: Sequence[Any], static: Sequence[int]) -> None:
-        """What the placeholders are called, and which of them stay."""
-        names, planner = self._planner.names(), self._planner
-        own = [node for node in placeholders if not is_tangent(node)]
-        self._static = {own[index].name for index in static if index < len(own)}
-        driver = planner.devices.places[0].driver
-        one = planner.devices.machine.num_devices == 1
-        taken: set[str] = set()
-        for node, value in zip(placeholders, values, strict=True):
-            name = names.get(id(value), node.name)
-            while name in taken:
-                name += "_"
-            taken.add(name)
-            self._labels[node.name] = name
-            if is_tangent(node):
-                continue
-            if isinstance(value, torch.nn.Parameter):
-                self._static.add(node.name)
-            # The caller holds what lies there already; the rest is copied, and freed after its last reader.
-            stays = one and (driver is None or driver.holds(value))
-            if stays or node.name in self._static:
-                self._resident.add(node.name)
-
-    def forward(self, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
-        """What runs the forward part."""
-        return self._part(graph, inputs, first=True)
-
-    def backward(self, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
-        """What runs the backward part."""
-        return self._part(graph, inputs, first=False)
-
-    def inference(self, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
-        """What runs a graph that has no backward part."""
-        return self._alone(graph)
-
-    def _part(self, graph: torch.fx.GraphModule, inputs: Sequence[Any], *, first: bool) -> Any:
-        planned, planner = self._planned, self._planner
-        if planned is None:
-            return self._alone(graph)
-        placeholders = graph.graph.find_nodes(op="placeholder")
-        program = program_of_graph(
-            graph,
-            planner.name,
-            [node.name in self._resident for node in placeholders],
-            [node.name in self._static for node in placeholders],
-            labels=self._labels,
-            sums_in_place=planner.devices.machine.num_devices == 1 and not planner.wishes.inductor,
-        )
-        if all(op.kind == "view" for op in program.graph.ops):
-            return _unplanned(graph)
-        part = Part(graph, program, runs_of(graph))
-        planned.parts.append(part)
-        part.before = partial(_before_run, planner, planned, part, first)
-        with _disable_current_modes(), torch.no_grad():
-            planner.run_by(planned, planned.plan)
-        return boxed(part)
-
-    def _alone(self, graph: torch.fx.GraphModule) -> Any:
-        """What plans a graph by itself when it first runs, for each set of its open sizes."""
-        names = self._planner.names()
-        examples = {id(value): names[id(value)] for value in self._examples if id(value) in names}
-        self._examples = ()
-        return boxed(PlannedAlone(self._planner, graph, examples, self._is_whole))
-
-
-class PlannedAlone:
-    """A graph without a backward part, or one of open sizes: planned when it is called with sizes that are new.
-
-    names: of tensors that are known by identity.
-    """
-
-    def __init__(
-        self, planner: GraphPlanner, graph: torch.fx.GraphModule, names: Mapping[int, str], is_whole: bool
-    ) -> None:  # fmt: skip
-        self._planner = planner
-        self._is_whole = is_whole
-        self._graph = graph
-        self._is_open = _is_open(graph)
-        self._names = names
-        self._parts: dict[Any, Callable[[list[Any]], list[Any]]] = {}
-        self._lock = threading.Lock()
-
-    def __call__(self, arguments: list[Any]) -> list[Any]:
-        """Runs the graph."""
-        if any(isinstance(given, torch.SymInt) for given in arguments):
-            raise InputError("a nested tensor has rows of several sizes, and a plan is for one size of each tensor")
-        key = tuple(
-            (given.shape, given.stride()) if isinstance(given, torch.Tensor) else given for given in arguments
-        )  # fmt: skip
-        with self._lock:
-            if key not in self._parts:
-                self._parts[key] = self._made(arguments)
-                while len(self._parts) > MAX_PLANS:
-                    del self._parts[next(iter(self._parts))]
-            part = self._parts[key]
-        return part(arguments)
-
-    def _made(self, arguments: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
-        planner = self._planner
-        graph = _closed(self._graph, arguments) if self._is_open or not _fits(self._graph, arguments) else self._graph
-        placeholders = graph.graph.find_nodes(op="placeholder")
-        is_static = [isinstance(given, torch.nn.Parameter) for given in arguments]
-        driver = planner.devices.places[0].driver
-        one = planner.devices.machine.num_devices == 1
-        resident = [
-            static or (isinstance(given, torch.Tensor) and one and (driver is None or driver.holds(given)))
-            for static, given in zip(is_static, arguments, strict=True)
-        ]
-        named = planner.names() or self._names
-        labels = {
-            node.name: named[id(given)]
-            for node, given in zip(placeholders, arguments, strict=True)
-            if id(given) in named
-        }
-        program = program_of_graph(
-            graph,
-            planner.name,
-            resident,
-            is_static,
-            labels=labels,
-            sums_in_place=one and not planner.wishes.inductor,
-        )
-        values = [given for given in arguments if isinstance(given, torch.Tensor)]
-        if all(op.kind == "view" for op in program.graph.ops):
-            return _unplanned(graph)
-        planned = planner.planned(program, program.graph, values, joint=False)
-        planned.is_whole = self._is_whole
-        part = Part(graph, program)
-        planned.likes = [(name, None) for name in part.names]
-        planned.parts.append(part)
-        planner.run_by(planned, planned.plan)
-        part.before = partial(_before_run, planner, planned, part, True)
-        planner.graphs.append(planned)
-        return part
-
-
-def _unplanned(graph: torch.fx.GraphModule) -> Callable[[list[Any]], list[Any]]:
-    """What runs a graph in which there is nothing to plan, but views at most."""
-
-    def run(arguments: list[Any]) -> list[Any]:
-        with torch.no_grad():
-            return list(graph(*arguments))
-
-    return boxed(run)
-
-
-def _before_run(planner: GraphPlanner, graph: PlannedGraph, part: Part, first: bool, given: list[Any]) -> None:
-    """Before the first run of a part: Inductor compiles what it may, or the step is recorded. Before each run of the
-    first part of a graph its planner is told.
-    """
-    if first:
-        planner.begins(graph, part, given)
-    if part.is_new:
-        part.is_new = False
-        if not part.fits(given):
-            # An op of the user's own returned in forward what its author told PyTorch otherwise.
-            part.instead = PlannedAlone(planner, part.module, {}, graph.is_whole)
-            return
-        assert part.step is not None
-        parameters, tensors = part.program.split(given)
-        with unchanged(part.step.overwritten(parameters, tensors), places=part.step.places):
-            if planner.wishes.inductor:
-                part.step.compile_regions(parameters, tensors)
-            if planner.devices.is_recorded:
-                part.step.record(parameters, tensors)
+def _planned_words(plan: Plan) -> str:
+    """What was planned for one graph, in one line."""
+    gain = f", {words}" if (words := gain_words(plan)) else ""
+    time, peak = format_time_ns(plan.step_time_ns), format_bytes(plan.metrics.peak_memory_bytes)
+    return f"a graph of {counted(len(plan.ops), 'op')} on {plan.machine.name}: planned {time}{gain}; peak memory {peak}"
 
 
 def _num_breaks() -> int:
@@ -616,91 +366,6 @@ def _num_breaks() -> int:
 
 def _like(value: Any) -> Any:
     """A gradient of ones that lies as one that was traced."""
-    return torch.empty_strided(tuple(value.shape), tuple(value.stride()), dtype=value.dtype, device=value.device).fill_(1)
-
-
-@contextmanager
-def _run_once(planner: GraphPlanner, once: Sequence[str]) -> Iterator[None]:
-    """Within it, plans run these ops once."""
-    before = planner.options
-    planner.options = {**before, "keep": [*before["keep"], *once]}
-    try:
-        yield
-    finally:
-        planner.options = before
-
-
-def _check_graph(module: Any) -> None:
-    """Raises InputError for what a captured graph does beside its results."""
-    graphs = [each.graph for each in module.modules() if isinstance(each, torch.fx.GraphModule)]
-    if any(_moves_an_input(node) for node in module.graph.nodes):
-        raise InputError(
-            "'.data =' gives a tensor that outlives the call other memory, which a plan cannot do; write to it by "
-            "copy_ under torch.no_grad()"
-        )
-    called = [node.target for graph in graphs for node in graph.nodes if node.op == "call_function"]
-    if (acting := next(filter(only_acts, called), None)) is not None:
-        raise InputError(sentence_on_effects(acting))
-
-
-def _moves_an_input(node: Any) -> bool:
-    """Whether a call is what PyTorch makes of `.data =`, on something that was there before."""
-    name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "")
-    return name == "set_" and isinstance(node.args[0], torch.fx.Node) and node.args[0].op == "placeholder"
-
-
-def _value_of(node: Any, examples: Sequence[Any]) -> Any:
-    """What a placeholder of a joint graph is called with, or something that lies as it would."""
-    meaning, like = node.meta.get("desc"), node.meta["val"]
-    if isinstance(meaning, descriptors.PlainAOTInput) and meaning.idx < len(examples):
-        value = examples[meaning.idx]
-        if isinstance(value, torch.Tensor) and (value.shape, value.dtype) == (like.shape, like.dtype):
-            return value
-    blank = torch.empty_strided(tuple(like.shape), tuple(like.stride()), dtype=like.dtype, device=like.device)
-    return blank.fill_(1) if is_tangent(node) else blank.zero_()
-
-
-def _check_given(plan: PlanRecord, graph: Graph) -> None:
-    """Raises InputError where a plan lacks an op of the graph that is to run."""
-    named = {op.name for op in plan.ops}
-    missing = [op.name for op in graph.ops if op.kind not in ("view", "input") and op.name not in named]
-    if missing:
-        raise InputError(
-            f"the plan of '{plan.graph_name}' is for another module or other arguments: it has no op '{missing[0]}'"
-        )
-
-
-def _saved_bytes(forward: torch.fx.GraphModule, num_outputs: int) -> int:
-    """What forward returns behind its results, other than its arguments."""
-    saved = [node for node in forward.graph.output_node().args[0][num_outputs:] if isinstance(node, torch.fx.Node)]
-    held = {node for node in saved if node.op != "placeholder" and isinstance(node.meta.get("val"), torch.Tensor)}
-    return sum(int(node.meta["val"].untyped_storage().nbytes()) for node in held)
-
-
-def _is_open(graph: Any) -> bool:
-    return any(not isinstance(node.meta["val"], torch.Tensor) for node in graph.graph.find_nodes(op="placeholder"))
-
-
-def _fits(graph: Any, arguments: Sequence[Any]) -> bool:
-    """Whether a graph was traced for arguments of these shapes: an op of the user's own may have returned what its
-    author told PyTorch otherwise.
-    """
-    placeholders = graph.graph.find_nodes(op="placeholder")
-    return all(
-        (node.meta["val"].shape, node.meta["val"].dtype) == (given.shape, given.dtype)
-        for node, given in zip(placeholders, arguments, strict=True)
+    return torch.empty_strided(tuple(value.shape), tuple(value.stride()), dtype=value.dtype, device=value.device).fill_(
+        1
     )
-
-
-def _closed(graph: Any, inputs: Sequence[Any]) -> Any:
-    """The graph as it is for inputs of these sizes."""
-    with kernels_kept(), FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
-        fake = [mode.from_tensor(given) if isinstance(given, torch.Tensor) else given for given in inputs]
-        return make_fx(graph, tracing_mode="real")(*fake)
-
-
-def _planned_words(plan: Plan) -> str:
-    """What was planned for one graph, in one line."""
-    gain = f", {words}" if (words := gain_words(plan)) else ""
-    time, peak = format_time_ns(plan.step_time_ns), format_bytes(plan.metrics.peak_memory_bytes)
-    return f"a graph of {counted(len(plan.ops), 'op')} on {plan.machine.name}: planned {time}{gain}; peak memory {peak}"

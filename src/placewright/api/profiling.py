@@ -42,7 +42,9 @@ def profile_model(
     with Compiled(call, Devices(machine, profile), wishes) as compiled:
         graph = compiled.captured("profile", args, kwargs)
     profiled = graph.profiled
-    found = _summary(graph.program, machine, profiled, handovers, _written(graph.program.graph, machine, profiled, folder))
+    found = _summary(
+        graph.program, machine, profiled, handovers, _written(graph.program.graph, machine, profiled, folder)
+    )
     return answer(found, profile_table(found))
 
 

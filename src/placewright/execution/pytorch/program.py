@@ -91,11 +91,7 @@ def program_of_graph(
         homes={index: value.device for index, value in _values(tensors)},
         parameters={one[placeholders[slot]]: captured.sources[placeholders[slot]][0] for slot in slots},
         slots=tuple(slots),
-        constants={
-            one[node]: attribute_of(node)
-            for node, (_, role) in captured.sources.items()
-            if role == "constant"
-        },
+        constants={one[node]: attribute_of(node) for node, (_, role) in captured.sources.items() if role == "constant"},
         inputs={one[node]: place for place, node in enumerate(others) if node in one},
         input_signature=signature([node.meta["val"] for node in others]),
         results=tuple(one[node] for node in captured.outputs),
@@ -183,4 +179,3 @@ def signature(tensors: Sequence[Any]) -> tuple[tuple[tuple[int, ...], Any], ...]
 def describe_signature(signature: Sequence[tuple[tuple[int, ...], Any]]) -> str:
     """For errors: "float32[8, 3], int64[8]"."""
     return ", ".join(f"{str(dtype).removeprefix('torch.')}{list(shape)}" for shape, dtype in signature) or "none"
-

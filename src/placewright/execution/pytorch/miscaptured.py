@@ -1,0 +1,108 @@
+"""What a graph that PyTorch captured would not do as the module does: refused before it runs.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import fx
+
+from placewright.importers.torch.ops import only_acts, sentence_on_effects
+from placewright.support.errors import InputError
+
+_EXPANDS = ("expand", "expand_as", "broadcast_to")
+#: Views, through which a write reaches what they show.
+_SHOWS = (
+    *("view", "view_as", "reshape", "unsqueeze", "squeeze", "transpose", "permute", "t", "select", "narrow", "detach"),
+    *("flatten", "unflatten", "chunk", "split", "movedim", "swapaxes", "getitem", *_EXPANDS),
+)
+
+
+def check_captured(module: Any) -> None:
+    """Raises InputError for what a graph captured by Dynamo does beside its results, and for what AOTAutograd would
+    compute otherwise."""
+    graphs = [each.graph for each in module.modules() if isinstance(each, fx.GraphModule)]
+    if any(_moves_an_input(node) for node in module.graph.nodes):
+        raise InputError(
+            "'.data =' gives a tensor that outlives the call other memory, which a plan cannot do; write to it by "
+            "copy_ under torch.no_grad()"
+        )
+    for node in (node for graph in graphs for node in graph.nodes if node.op in ("call_function", "call_method")):
+        if node.op == "call_function" and only_acts(node.target):
+            raise InputError(sentence_on_effects(node.target))
+        if _reads_what_it_wrote(node):
+            raise InputError(
+                f"{_name_of(node)} reads in a later entry what it writes in an earlier one, which PyTorch computes "
+                "otherwise when it is captured; call it for these entries one after the other"
+            )
+        if any(_writes_through_expand(written) for written in _written_by(node)):
+            raise InputError(
+                f"{_name_of(node)} writes to a tensor through an expand that changes no size, which PyTorch computes "
+                "otherwise when it is captured; leave out the expand, or clone its result"
+            )
+
+
+def _moves_an_input(node: fx.Node) -> bool:
+    """Whether a call is what PyTorch makes of `.data =`, on something that was there before."""
+    return _name_of(node) == "set_" and isinstance(node.args[0], fx.Node) and node.args[0].op == "placeholder"
+
+
+def _name_of(node: fx.Node) -> str:
+    return str(node.target) if node.op == "call_method" else str(getattr(node.target, "__name__", ""))
+
+
+def _reads_what_it_wrote(node: fx.Node) -> bool:
+    """Whether an op on lists of tensors writes to one that it reads as a later entry."""
+    name = _name_of(node)
+    if not (name.startswith("_foreach_") and name.endswith("_")) or not isinstance(node.args[0], (list, tuple)):
+        return False
+    written = [_base_of(entry) for entry in node.args[0]]
+    others = [*node.args[1:], *node.kwargs.values()]
+    return any(
+        _base_of(entry) in written[:place]
+        for entries in others
+        if isinstance(entries, (list, tuple))
+        for place, entry in enumerate(entries)
+    )
+
+
+def _written_by(node: fx.Node) -> Iterator[Any]:
+    """What a call writes to."""
+    name = _name_of(node)
+    in_place = name.endswith("_") and not name.endswith("__")
+    by_operator = node.op == "call_function" and (
+        node.target is operator.setitem or (node.target in vars(operator).values() and name.startswith("i"))
+    )
+    if node.args and (in_place or (by_operator and name not in ("is_", "is_not", "index", "indexOf", "inv", "invert"))):
+        yield node.args[0]
+    if isinstance(out := node.kwargs.get("out"), fx.Node):
+        yield out
+
+
+def _writes_through_expand(value: Any) -> bool:
+    """Whether a tensor is a view of an expand that is as large as what it expands."""
+    while isinstance(value, fx.Node) and value.op in ("call_method", "call_function"):
+        name = _name_of(value)
+        if name not in _SHOWS or not value.args:
+            return False
+        source = value.args[0]
+        if name in _EXPANDS and isinstance(source, fx.Node) and _size(source) == _size(value):
+            return True
+        value = source
+    return False
+
+
+def _base_of(value: Any) -> Any:
+    while isinstance(value, fx.Node) and value.op != "placeholder" and _name_of(value) in _SHOWS and value.args:
+        value = value.args[0]
+    return value
+
+
+def _size(node: fx.Node) -> Any:
+    value = node.meta.get("example_value")
+    return tuple(value.shape) if isinstance(value, torch.Tensor) else None
