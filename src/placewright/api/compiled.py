@@ -103,7 +103,7 @@ class Compiled:
         self._planner = planner
         self._inductor = inductor
         self._measure_placements = measure_placements
-        self._start()
+        self._workers = Workers(cores_by_device(planner.machine))
         #: Whether the threads take numbers that are too small for zeros, as that which started them did then.
         self._flushes = _flushes_denormals()
         self._lock = threading.RLock()
@@ -289,16 +289,10 @@ class Compiled:
         return found
 
     def synchronize(self) -> None:
-        """Bring parameters and optimizer state up to date on every rank; devices of one process do so by themselves.
-
-        CUDA devices see all changes of parameters but those made through `.data`; after this they see these too.
-        """
+        """Let CUDA devices see what was changed through `.data`; other changes of parameters they see by themselves."""
         with self._lock:
             for made in self._made.values():
                 made.module.step.residents.forget()
-
-    def _start(self) -> None:
-        self._workers = Workers(cores_by_device(self._planner.machine))
 
     def close(self) -> None:
         """End the worker threads; a later call starts new ones."""

@@ -68,9 +68,8 @@ class Plans:
 class ModulePlanner:
     """Makes a program of a module, and plans for it, whenever arguments of other shapes come.
 
-    machine: the devices of its plans; places: where these compute. local, local_places: those that share this process's
-    cores, on which ops are timed. given: a plan that is taken instead of one that is made. measured: a file of op
-    times. options: as `placewright.plan` takes them.
+    machine: the devices of its plans; places: where these compute. given: a plan that is taken instead of one that is
+    made. measured: a file of op times. options: as `placewright.plan` takes them.
     """
 
     def __init__(
@@ -93,8 +92,8 @@ class ModulePlanner:
         if optimizer is not None:
             check_can_be_stepped(optimizer)
         self.model = model
-        self.machine = self.local = machine
-        self.places = self.local_places = places_of([device.name for device in machine.devices])
+        self.machine = machine
+        self.places = places_of([device.name for device in machine.devices])
         self.training = training
         self.loss = loss
         self.optimizer = optimizer
@@ -106,12 +105,12 @@ class ModulePlanner:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the places, which a process has for itself."""
-        return {key: value for key, value in vars(self).items() if key not in ("places", "local_places")}
+        return {key: value for key, value in vars(self).items() if key != "places"}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         """Finds the places of these devices in this process."""
         vars(self).update(state)
-        self.places = self.local_places = places_of([device.name for device in self.machine.devices])
+        self.places = places_of([device.name for device in self.machine.devices])
 
     @property
     def limit(self) -> int | None:
@@ -271,9 +270,9 @@ class ModulePlanner:
         if named is not None and named.exists():
             return OpTimes(alone=named, shared=named)
         found = self._profile.measure(
-            program, self.local, parameters, tensors, self.optimizer, self.local_places, memory_limit=self.limit
+            program, self.machine, parameters, tensors, self.optimizer, self.places, memory_limit=self.limit
         )
-        times = write_times(found, self.local, folder, times_name(program.graph, self.local))
+        times = write_times(found, self.machine, folder, times_name(program.graph, self.machine))
         if named is not None:
             write_atomically(named, times.shared.read_bytes())
         return times

@@ -35,11 +35,10 @@ def compile(
     profile: str | Path | None = None,
     inductor: bool = False,
     cuda_graph: bool = False,
-    timeout: float | None = None,
     measure_placements: bool = False,
     **options: Any,
 ) -> Compiled:
-    """Plan a PyTorch module for devices of this host, or for processes of several, and return it as something to call.
+    """Plan a PyTorch module for devices of this host, and return it as something to call.
 
     The module is captured, every op of it timed on this host, the plan found, and each device given a worker thread
     that runs its part. What is called returns what the module returns, bit by bit where one device computes an op with
@@ -53,10 +52,7 @@ def compile(
         What it is called with; other shapes are planned when they first come. One tensor stands for a tuple of it.
     devices
         "cpu:0,cpu:1" or a list of such names: they share the cores that this process may use. "cuda:0" is a GPU, and
-        "cuda:0/0" and "cuda:0/1" are streams of one; they may stand beside CPU devices. Or "ranks": each process
-        of the process group of `torch.distributed` is a device, on this host or another one, and calls all of this
-        alike. Rank 0 times the ops and plans; its parameters and arguments are what counts; every rank gets results,
-        buffers and gradients. With "ranks:cuda" each computes on the GPU of its `LOCAL_RANK`.
+        "cuda:0/0" and "cuda:0/1" are streams of one; they may stand beside CPU devices.
     training
         Whether a call is a training step: forward, backward, and the step of `optimizer` where one is given.
     loss
@@ -77,8 +73,6 @@ def compile(
     cuda_graph
         Whether a step on streams of one GPU is recorded once, as a CUDA graph, and then launched at once: no op waits
         for its launch, and a call returns when the step has been launched. The module must be on that GPU.
-    timeout
-        Of ranks: how many seconds one waits for another in a step before it gives up, by default 300.
     measure_placements
         Whether a solver that tries placements (`post`, `colocrl`, `annealed-placement` and so on) runs each of them
         here and learns from the time it takes, instead of simulating it: ten steps, the first of which does not count.
@@ -123,20 +117,10 @@ def compile(
         "profile": known,
         "options": options,
     }
-    compiled: Compiled
     if cuda_graph:
-        _check_recorded(devices, optimizer)
-    if devices in ("ranks", "ranks:cuda"):
-        if measure_placements:
-            raise InputError("placements are measured on CPU devices of this host, not on ranks")
-        from placewright.api.on_ranks import compiled_on_ranks
-
-        compiled = compiled_on_ranks(model, timeout, gpus=devices == "ranks:cuda", inductor=inductor, **given)
-    elif timeout is not None:
-        raise InputError("a timeout is how long ranks wait for each other; devices='ranks' makes them the devices")
-    else:
-        planner = ModulePlanner(model, known.machine(devices, recorded=cuda_graph)[0], **given)
-        compiled = Compiled(planner, inductor=inductor, measure_placements=measure_placements)
+        _check_recorded(optimizer)
+    planner = ModulePlanner(model, known.machine(devices, recorded=cuda_graph)[0], **given)
+    compiled = Compiled(planner, inductor=inductor, measure_placements=measure_placements)
     try:
         compiled.prepare(*positional(args), **(kwargs or {}))
     except BaseException:
@@ -145,10 +129,8 @@ def compile(
     return compiled
 
 
-def _check_recorded(devices: str | Sequence[str], optimizer: Optimizer | None) -> None:
+def _check_recorded(optimizer: Optimizer | None) -> None:
     """Raises InputError for what no CUDA graph is made of."""
-    if devices in ("ranks", "ranks:cuda"):
-        raise InputError("a CUDA graph records the work of one GPU, and ranks are several devices; leave one out")
     if optimizer is not None:
         raise InputError("the optimizer's step is not part of a CUDA graph; leave the optimizer or cuda_graph out")
 
@@ -196,7 +178,7 @@ def profile(
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError("PyTorch", "torch", "timing ops")
     if cuda_graph:
-        _check_recorded(devices, optimizer)
+        _check_recorded(optimizer)
     from placewright.api.profiling import profile_model
 
     return profile_model(

@@ -24,7 +24,7 @@ from placewright.support.errors import InputError, shown
 
 
 class RunsStep(Protocol):
-    """What runs a plan for a program: devices of one process, or ranks."""
+    """What runs a plan for a program."""
 
     program: TorchProgram
     plan: Plan
