@@ -6,7 +6,7 @@ import placewright.support.early_interrupt  # noqa: F401, before anything else i
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from placewright.support.errors import DeviceError, InputError, MissingExtraError, PlacewrightError, RankError
+from placewright.support.errors import DeviceError, InputError, MissingExtraError, PlacewrightError
 from placewright.version import VERSION
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ __all__ = [
     "Op",
     "PlacewrightError",
     "Plan",
-    "RankError",
     "Tensor",
     "__version__",
     "alternatives",

@@ -17,6 +17,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from ports import free_port
 from torch import nn
 from torch.distributed.pipelining import SplitPoint, pipeline
 
@@ -73,14 +74,6 @@ def test_two_processes_compute_what_the_module_does(tmp_path: Path) -> None:
             process.kill()
     assert [process.returncode for process in ranks] == [0, 0], told
     assert told[1][0] == "2 stages, 4 micro-batches: the same numbers\n"
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as found:
-        found.bind(("localhost", 0))
-        return int(found.getsockname()[1])
 
 
 class Tied(nn.Module):

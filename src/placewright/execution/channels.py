@@ -21,11 +21,6 @@ class Channels:
         self.box: list[Any] = [None] * count
         self.stopped = False
 
-    def hand(self, channel: int, value: Any) -> None:
-        """Sends a value from outside of the devices' code."""
-        self.box[channel] = value
-        self._release(channel)
-
     def stop(self) -> None:
         """Makes every device stop at its next op; whoever waits, stops waiting."""
         self.stopped = True

@@ -75,22 +75,6 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True)
-class HandOver:
-    """Hand the generator of random numbers to another device that has one of its own, as it is now."""
-
-    destination: int
-    channel: int
-
-
-@dataclass(frozen=True, slots=True)
-class TakeOver:
-    """Wait for it, and draw from it."""
-
-    source: int
-    channel: int
-
-
-@dataclass(frozen=True, slots=True)
 class Leave:
     """Begin to copy a tensor to the host's memory."""
 
@@ -119,9 +103,7 @@ class Arrive:
     tensor: int
 
 
-Step: TypeAlias = (
-    Run | Leave | Left | Fetch | Arrive | Send | Receive | Signal | Wait | Release | Region | HandOver | TakeOver
-)
+Step: TypeAlias = Run | Leave | Left | Fetch | Arrive | Send | Receive | Signal | Wait | Release | Region
 
 
 @dataclass(frozen=True, kw_only=True)

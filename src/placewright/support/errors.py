@@ -62,10 +62,6 @@ class InputError(PlacewrightError):
     """A file, graph, machine or argument is unusable. The message is one sentence that names the file and the thing."""
 
 
-class RankError(PlacewrightError):
-    """Another process of those that run a plan failed, is gone, or does not answer. The message names its rank."""
-
-
 class DeviceError(PlacewrightError, RuntimeError):
     """A device that runs a plan failed or ran out of memory. The message names it and, where it is known, the op."""
 

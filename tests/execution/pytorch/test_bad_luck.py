@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from rank_cases import Acts, todo
+from acts import Acts, todo
 from torch import nn
 from torch_modules import Branches, calls
 from waiting import PATIENCE_S

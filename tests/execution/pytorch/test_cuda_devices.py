@@ -90,6 +90,16 @@ def test_pytorch_says_that_it_has_no_kernel_in_words_that_are_understood() -> No
         assert not lacks_kernel(error)
 
 
+def test_the_extent_of_a_tensor_counts_its_gaps_but_no_element_twice() -> None:
+    whole = torch.arange(12.0).view(3, 4)
+    assert extent_of(whole.t()) == 12
+    assert extent_of(whole[1:]) == 8
+    # 1 + 2 * 4 + 1 lie between the first and the last of 2 columns.
+    assert extent_of(whole[:, :2]) == 10
+    assert extent_of(torch.ones(1).expand(3, 4)) == 1
+    assert extent_of(torch.empty(0, 3)) == 0
+
+
 @pytest.mark.parametrize(
     "tensor",
     [

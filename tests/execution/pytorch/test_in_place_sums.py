@@ -16,8 +16,6 @@ from placewright.execution import devices as host
 from placewright.execution.devices import available_cores
 from placewright.execution.pytorch import machine
 from placewright.execution.pytorch.program import TorchProgram, make_program
-from placewright.execution.pytorch.ranks.steps import steps_over_ranks
-from placewright.execution.steps import steps_of
 from placewright.importers.torch.module import captured_graph
 
 Loss = Callable[[Any, torch.Tensor], torch.Tensor]
@@ -282,13 +280,6 @@ def test_what_overwrites_a_buffer_may_read_it_in_any_way() -> None:
         for _ in range(2):
             assert torch.equal(compiled(x), plain(x))
             assert torch.equal(model.square, plain.square)
-
-
-def test_a_rank_sends_others_what_the_step_writes_of_theirs_and_no_sum() -> None:
-    found = program(residual, sums_in_place=True)
-    plan = placewright.plan(found.graph, "h100", solver="input-order")
-    assert sums_in_place(found)
-    assert not steps_over_ranks(steps_of(plan, found.graph), found).updated
 
 
 def test_a_plan_that_was_made_of_the_graph_is_run() -> None:

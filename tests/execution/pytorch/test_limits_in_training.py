@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 import torch
-from rank_cases import todo
+from acts import todo
 from torch import nn
 
 import placewright

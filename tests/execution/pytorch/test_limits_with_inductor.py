@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from rank_cases import todo
+from acts import todo
+from ports import free_port
 from test_limits_in_training import COLUMNS, OPTIMIZERS, ROWS, Net, batch, eager_step, fitted, square
-from test_ranks import free_port
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 

@@ -22,7 +22,6 @@ from placewright.execution.pytorch.sites import Site
 from placewright.execution.steps import (
     Arrive,
     Fetch,
-    HandOver,
     Leave,
     Left,
     Receive,
@@ -33,7 +32,6 @@ from placewright.execution.steps import (
     Signal,
     Step,
     Steps,
-    TakeOver,
     Wait,
 )
 
@@ -137,9 +135,9 @@ class _Writer:
             elif isinstance(step, Region):
                 yield "if channels.stopped: raise Stopped"
                 yield self.run_region(step)
-            elif isinstance(step, Send | Signal | HandOver):
+            elif isinstance(step, Send | Signal):
                 yield from self.hand_over(step)
-            elif isinstance(step, Receive | Wait | TakeOver):
+            elif isinstance(step, Receive | Wait):
                 yield from self.take(step)
             elif isinstance(step, Leave | Left | Fetch | Arrive):
                 yield self.move(step)
@@ -150,14 +148,12 @@ class _Writer:
             if observed and isinstance(ends, Run) and not isinstance(follows, Release):
                 yield f"observe({2 * ends.op + 1})"
 
-    def hand_over(self, step: Send | Signal | HandOver) -> Iterator[str]:
+    def hand_over(self, step: Send | Signal) -> Iterator[str]:
         what = _NOTHING if self.site is None else self.site.handing_to(step.destination)
         if isinstance(step, Send):
             name = self.name_of(step.tensor)
             sent = name if what.send is None else f"{self.bind(f'to{step.destination}', what.send)}({name})"
             yield f"box[{step.channel}] = {sent}"
-        elif isinstance(step, HandOver):
-            yield f"box[{step.channel}] = {self.bind('get_rng_state', torch.get_rng_state)}()"
         elif what.signal is not None:
             yield f"box[{step.channel}] = {self.bind(f'signal{step.destination}', what.signal)}()"
         yield f"{self.bind(f'send{step.channel}', self.channels.locks[step.channel].release)}()"
@@ -176,7 +172,7 @@ class _Writer:
             return f"{name} = {self.bind('fetch', moves.fetch)}({copied})"
         return f"{name} = {self.bind('arrived', moves.arrived)}({name})"
 
-    def take(self, step: Receive | Wait | TakeOver) -> Iterator[str]:
+    def take(self, step: Receive | Wait) -> Iterator[str]:
         what = _NOTHING if self.site is None else self.site.handing_from(step.source)
         yield f"{self.bind(f'wait{step.channel}', self.channels.locks[step.channel].acquire)}()"
         yield "if channels.stopped: raise Stopped"
@@ -184,8 +180,6 @@ class _Writer:
         if isinstance(step, Receive):
             taken = box if what.take is None else f"{self.bind(f'from{step.source}', what.take)}({box})"
             yield f"{self.name_of(step.tensor)} = {taken}; {box} = None"
-        elif isinstance(step, TakeOver):
-            yield f"{self.bind('set_rng_state', torch.set_rng_state)}({box})"
         elif what.heed is not None:
             yield f"{self.bind(f'heed{step.source}', what.heed)}({box}); {box} = None"
 

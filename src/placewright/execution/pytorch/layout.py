@@ -22,12 +22,6 @@ def extent_of(tensor: Any) -> int:
     return 1 + sum(int((size - 1) * stride) for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
 
 
-def packed(tensor: Any) -> Any:
-    """The elements as one row: the memory as it is, or without its gaps where it has any."""
-    extent = extent_of(tensor)
-    return tensor.as_strided((extent,), (1,)) if extent <= tensor.numel() else tensor.contiguous().view(-1)
-
-
 def is_laid_out_for(gradient: Any, parameter: Any) -> bool:
     """Whether autograd would let a gradient be that of a parameter as it lies; else it makes a copy."""
     if not torch.ops.aten.is_non_overlapping_and_dense.default(parameter):
