@@ -33,8 +33,9 @@ from placewright.support.errors import InputError
 
 
 def compile_graph(planner: GraphPlanner, module: Any, example_inputs: Sequence[Any]) -> Any:
-    """What PyTorch calls in place of a graph that it has captured. Raises InputError for one that cannot be planned, or
-    does not fit.
+    """What PyTorch calls in place of a graph that it has captured.
+
+    Raises InputError for a graph that cannot be planned, or does not fit.
     """
     check_captured(module)
     captured = _Captured(planner, example_inputs)
@@ -284,8 +285,8 @@ def _unplanned(graph: torch.fx.GraphModule) -> Callable[[list[Any]], list[Any]]:
 
 
 def _before_run(planner: GraphPlanner, graph: PlannedGraph, part: Part, first: bool, given: list[Any]) -> None:
-    """Before the first run of a part: Inductor compiles what it may, or the step is recorded. Before each run of the
-    first part of a graph its planner is told.
+    """Tells the planner that a graph runs; before the first run of a part Inductor compiles what it may, or the step is
+    recorded.
     """
     if first:
         planner.begins(graph, part, given)
@@ -337,8 +338,9 @@ def _is_open(graph: Any) -> bool:
 
 
 def _fits(graph: Any, arguments: Sequence[Any]) -> bool:
-    """Whether a graph was traced for arguments of these shapes: an op of the user's own may have returned what its
-    author told PyTorch otherwise.
+    """Whether a graph was traced for arguments of these shapes.
+
+    An op of the user's own may have returned what its author told PyTorch otherwise.
     """
     placeholders = graph.graph.find_nodes(op="placeholder")
     return all(

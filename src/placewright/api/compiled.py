@@ -187,8 +187,9 @@ class Compiled:
         self._start()
 
     def prepare(self, *args: Any, **kwargs: Any) -> None:
-        """Capture, time and plan the module for arguments like these, as their first call would; of a module that is
-        captured as several graphs, the first.
+        """Capture, time and plan the module for arguments like these, as their first call would.
+
+        Of a module that is captured as several graphs it is the first.
         """
         variant = self._variant()
         with suppress(PreparedError):
@@ -336,9 +337,7 @@ class Compiled:
         return result
 
     def _check_mode(self) -> None:
-        """Raises InputError for a training step of a module that was set to evaluation since it is planned, or where
-        gradients are switched off.
-        """
+        """Raises InputError for a training step of a module that was set to evaluation, or without gradients."""
         if not self._call.training:
             return
         if self._was_in_training and not self._call.model.training:
@@ -363,8 +362,9 @@ class Compiled:
         return inference(model, args, kwargs)
 
     def synchronize(self) -> None:
-        """Bring copies of parameters on CUDA devices up to date after changes through `.data`, which these do not see;
-        they see all others.
+        """Bring copies of parameters on CUDA devices up to date.
+
+        They see all changes but those made through `.data`.
         """
         for part in self._parts():
             if part.step is not None:

@@ -62,9 +62,9 @@ class PlannedGraph:
 
     plan: of forward and backward, or of an inference. alone: of the first device, while the others are idle. program:
     of both parts together, with what PyTorch itself runs again, and without what the plan does. graph: with measured
-    workspaces. profiled: op times by kind of device, where they were measured now. parts: what runs. likes: name and traced tensor of each placeholder of the program. is_whole: whether
-    all of the call was captured as this graph. saved_bytes: what forward leaves for backward, beside its arguments.
-    rounds: of the calibration, if there was one.
+    workspaces. profiled: op times by kind of device, where they were measured now. parts: what runs. likes: name and
+    traced tensor of each placeholder of the program. is_whole: whether all of the call was captured as this graph.
+    saved_bytes: what forward leaves for backward, beside its arguments. rounds: of the calibration, if there was one.
     """
 
     plan: Plan
@@ -186,8 +186,9 @@ class GraphPlanner:
         return next(iter((host_and_limits(asked, self.devices.machine)[1] or {}).values()), None)
 
     def options_beside(self) -> dict[str, Any]:
-        """The options of a plan, less what is in use beside its graph: by the optimizer, gradients that are there, and
-        what the graphs before it leave for their backward.
+        """The options of a plan, with what is in use beside its graph taken from the memory limit.
+
+        These are the optimizer's states, gradients that are there, and what graphs before leave for their backward.
         """
         beside = self.beside + sum(graph.saved_bytes for graph in self.graphs)
         if not beside or self.limit is None:
@@ -265,8 +266,9 @@ class GraphPlanner:
         options: Mapping[str, Any],
         peak_bytes: Callable[[Plan], int],
     ) -> Plan:
-        """A plan that keeps the limit when it runs, or the one at hand where none is found, or it takes far more. A
-        GPU's allocator leaves ends of blocks unused.
+        """A plan that keeps the limit when it runs, or the one at hand where none is found, or it takes far more.
+
+        A GPU's allocator leaves ends of blocks unused.
         """
         if self.devices.is_recorded or self.devices.places[0].driver is None or plan.reruns or plan.moves:
             return plan

@@ -176,7 +176,7 @@ def _digit(dtype: torch.dtype) -> float:
     if not (dtype.is_floating_point or dtype.is_complex):
         return 0.0
     casts = [torch.get_autocast_dtype(kind) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
-    return max(torch.finfo(each).eps for each in (dtype, *casts))
+    return float(max(torch.finfo(each).eps for each in (dtype, *casts)))
 
 
 def _generators() -> tuple[Any, ...]:
