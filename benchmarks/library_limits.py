@@ -31,7 +31,7 @@ class Limit:
 def limit_of(fitted: Callable[[int], Any]) -> Limit:
     """fitted: plans the step within so many bytes, and raises where that is refused."""
     began = time.process_time()
-    peak = int(fitted(_NO_LIMIT).plan.peak_bytes[0])
+    peak = int(fitted(_NO_LIMIT).peak_bytes)
     least, source = _told_least(fitted, peak), "told"
     if least is None:
         least, source = _tried_least(fitted, peak), "tried"

@@ -105,7 +105,7 @@ def append(path: Path, row: Row) -> None:
 
 def documented(row: Row) -> bool:
     """Whether the difference is one of last bits where the documents say so."""
-    return any(trait in row["traits"] and row["amount"] <= most for trait, most in DOCUMENTED.items())
+    return any(bool(trait in row["traits"] and row["amount"] <= most) for trait, most in DOCUMENTED.items())
 
 
 def general(sentence: str) -> str:
@@ -121,7 +121,7 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
     for way in ways:
         own = [row for row in rows if row["way"] == way]
         counts = Counter(row["verdict"] for row in own)
-        reruns = sum(row.get("reruns", 0) > 0 for row in own)
+        reruns = len([row for row in own if row.get("reruns", 0) > 0])
         seconds = sum(row.get("cpu_seconds", row["seconds"]) for row in own) / len(own)
         yield f"| {way} | " + " | ".join(str(counts[each]) for each in VERDICTS) + f" | {reruns} | {seconds:.1f} |"
     bad = [row for row in rows if row["verdict"] in ("differ", "died", "out of time")]
@@ -146,7 +146,8 @@ def smaller(description: Loop) -> Iterator[Loop]:
     for name in ("happenings", "parts"):
         held = getattr(description, name)
         for number in range(len(held)):
-            yield replace(description, **{name: (*held[:number], *held[number + 1 :])})
+            less: dict[str, Any] = {name: (*held[:number], *held[number + 1 :])}
+            yield replace(description, **less)
     if len(description.batches) > 1:
         yield replace(description, batches=description.batches[:-1])
     if len(set(description.batches)) > 1:
@@ -156,8 +157,8 @@ def smaller(description: Loop) -> Iterator[Loop]:
     plain |= {"to_none": True, "style": "scalar", "stem": "vector", "optimizer": "SGD", "closure": False}
     for name, value in plain.items():
         if getattr(description, name) != value:
-            options = {"options": {"lr": 0.1}} if name == "optimizer" else {}
-            yield replace(description, **{name: value}, **options)
+            changes: dict[str, Any] = {name: value} | ({"options": {"lr": 0.1}} if name == "optimizer" else {})
+            yield replace(description, **changes)
     if set(description.options) != {"lr"}:
         yield replace(description, options={"lr": description.options["lr"]})
     if set(description.planned[1]) != {"lr"}:
@@ -175,6 +176,7 @@ def shrink(seed: int, way: str, timeout: float) -> None:
             found = row_of(each, way, timeout)
             if found["verdict"] == wanted:
                 description, row, tried = each, found, True
+                print(f"{len(each.traits)} traits, {len(each.batches)} steps: {row['what']}", flush=True)
                 break
     print(description)
     print(json.dumps({name: value for name, value in row.items() if name != "traits"}))

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch._aot_autograd import descriptors
+from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import _disable_current_modes
@@ -20,7 +22,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from placewright.api.planned_graphs import MAX_PLANS, GraphPlanner, PlannedGraph
 from placewright.execution.pytorch.joint import JointGraph, is_tangent
 from placewright.execution.pytorch.miscaptured import check_captured
-from placewright.execution.pytorch.parts import Part, boxed, runs_of
+from placewright.execution.pytorch.parts import Part, boxed, runs_of, without_backward
 from placewright.execution.pytorch.profile import unchanged
 from placewright.execution.pytorch.program import program_of_graph
 from placewright.execution.pytorch.recomputation import keep_masks, partition
@@ -38,14 +40,21 @@ def compile_graph(planner: GraphPlanner, module: Any, example_inputs: Sequence[A
     Raises InputError for a graph that cannot be planned, or does not fit.
     """
     check_captured(module)
+    planner.classes.add(TracingContext.get().traced_code)
     captured = _Captured(planner, example_inputs)
-    with kernels_kept():
-        return aot_autograd(
-            fw_compiler=captured.forward,
-            bw_compiler=captured.backward,
-            inference_compiler=captured.inference,
-            partition_fn=captured.partition,
-        )(module, example_inputs)
+    compiler = aot_autograd(
+        fw_compiler=captured.forward,
+        bw_compiler=captured.backward,
+        inference_compiler=captured.inference,
+        partition_fn=captured.partition,
+    )
+    with kernels_kept(), nullcontext() if planner.may_train else torch.no_grad():
+        compiled = compiler(module, example_inputs)
+    if planner.may_train:
+        return compiled
+    ends = torch.utils._pytree.tree_leaves(module.graph.output_node().args)
+    wanted = [bool(getattr(end.meta.get("example_value"), "requires_grad", False)) for end in ends]
+    return without_backward(compiled, wanted) if any(wanted) else compiled
 
 
 class _Captured:
@@ -285,8 +294,9 @@ def _unplanned(graph: torch.fx.GraphModule) -> Callable[[list[Any]], list[Any]]:
 
 
 def _before_run(planner: GraphPlanner, graph: PlannedGraph, part: Part, first: bool, given: list[Any]) -> None:
-    """Tells the planner that a graph runs; before the first run of a part Inductor compiles what it may, or the step is
-    recorded.
+    """Tells the planner that a graph runs.
+
+    Before the first run of a part Inductor compiles what it may, or the step is recorded.
     """
     if first:
         planner.begins(graph, part, given)

@@ -35,7 +35,7 @@ from placewright.api.self_check import SelfCheck
 from placewright.execution.comparison import RunComparison
 from placewright.execution.pytorch.compare import compare_run, inference, training_step
 from placewright.execution.pytorch.machine import cores_by_device
-from placewright.execution.pytorch.optimizer_memory import optimizer_memory
+from placewright.execution.pytorch.optimizer_memory import OptimizerMemory, optimizer_memory
 from placewright.execution.pytorch.profile import unchanged
 from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.workers import Workers
@@ -64,7 +64,7 @@ class Call:
 
     def eager(self, model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The call without a plan, of the module or of a copy, without the optimizer's step."""
-        with mode_set(model, self.training), torch.set_grad_enabled(self.training):
+        with mode_set(model, self.training):
             result = model(*args, **kwargs)
             if not self.training:
                 return result
@@ -124,6 +124,19 @@ class Compiled:
                 f"the module runs as {len(self.plans)} graphs, and each has a plan; `plans` are all of them"
             )
         return self.plans[0]
+
+    @property
+    def peak_bytes(self) -> int:
+        """What a step of one device holds at the most, with the optimizer's states and its step."""
+        call, saved = self._call, 0
+        peaks = []
+        for graph in self._variants[-1].planner.graphs:
+            peaks.append(graph.plan.peak_bytes[0] + saved)
+            saved += graph.saved_bytes
+        if call.optimizer is None:
+            return max(peaks, default=0)
+        found = optimizer_memory(call.optimizer)
+        return max(*(peak + found.state_bytes for peak in peaks), _needed_by(call.model, call.optimizer, found))
 
     @property
     def num_compiled_regions(self) -> int:
@@ -313,6 +326,7 @@ class Compiled:
             gradients = {id(each.grad): each.grad for each in call.model.parameters() if each.grad is not None}
             gradient_bytes = sum(gradient.nbytes for gradient in gradients.values() if not gradient.is_sparse)
         with self._lock:
+            self._variants = [each for each in self._variants if not each.planner.classes.have_changed()]
             found = next((each for each in self._variants if each.has_room(gradient_bytes)), None)
             if found is None:
                 found = _Variant(call, self._devices, self._wishes)
@@ -399,7 +413,8 @@ class _Variant:
             name=type(call.model).__name__,
             names=partial(_names, weakref.ref(call.model), self._now),
             held=held,
-            training=call.training,
+            may_train=call.training,
+            kinds={type(module) for module in call.model.modules()},
         )
         #: Of the optimizer's states.
         self._state_bytes = 0
@@ -430,7 +445,6 @@ class _Variant:
                 torch._dynamo.config.patch(self._settings),
                 self.planner.noting(now.ran, prepare=prepare),
                 mode_set(call.model, call.training),
-                torch.set_grad_enabled(call.training),
             ):
                 result = self._compiled(*args, **kwargs)
                 if not call.training:
@@ -477,16 +491,20 @@ class _Variant:
     def _room_for(self, optimizer: Optimizer, limit: int) -> int:
         """Bytes of the optimizer's states. Raises InputError where its step alone does not fit."""
         found = optimizer_memory(optimizer)
-        parameters = {id(each): each.nbytes for group in optimizer.param_groups for each in group["params"]}
-        held = [*self._call.model.parameters(), *self._call.model.buffers()]
-        resident = sum({id(each): each.nbytes for each in held}.values())
-        needed = resident + sum(parameters.values()) + found.state_bytes + found.step_bytes
+        needed = _needed_by(self._call.model, optimizer, found)
         if needed > limit:
             raise InputError(
-                f"the optimizer's step does not fit: parameters, their gradients, its states and its temporaries take "
-                f"{format_bytes(needed)}, and the limit is {format_bytes(limit)}"
+                f"the optimizer's step needs at least {format_bytes(needed)}, for parameters, their gradients, its "
+                f"states and what it computes with, and the limit is {format_bytes(limit)}"
             )
         return found.state_bytes
+
+
+def _needed_by(model: nn.Module, optimizer: Optimizer, found: OptimizerMemory) -> int:
+    """Bytes in use in the optimizer's step: what the module holds, gradients, states and temporaries."""
+    gradients: dict[int, int] = {id(each): each.nbytes for group in optimizer.param_groups for each in group["params"]}
+    held: dict[int, int] = {id(each): each.nbytes for each in (*model.parameters(), *model.buffers())}
+    return sum(held.values()) + sum(gradients.values()) + found.state_bytes + found.step_bytes
 
 
 def _backend_of(planner: GraphPlanner) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +40,7 @@ from placewright.execution.pytorch.program import TorchProgram
 from placewright.execution.pytorch.recorded import check_recordable, the_driver
 from placewright.execution.pytorch.residents import what_stays
 from placewright.execution.pytorch.step import TorchStep, check_readable
+from placewright.execution.pytorch.traced_code import TracedClasses
 from placewright.execution.workers import Workers
 from placewright.graph import Graph
 from placewright.machine import Machine
@@ -140,7 +141,8 @@ class GraphPlanner:
     """The backend of one call of `torch.compile`: plans the graphs that PyTorch captures.
 
     names: what tensors of the module and its arguments are called, by identity, when a graph is captured. held: tensors
-    of the module. training: whether its calls are training steps.
+    of the module. may_train: whether what is called may have a backward pass. kinds: classes of the module and of what
+    is in it.
 
     Attributes
     ----------
@@ -149,6 +151,8 @@ class GraphPlanner:
     beside
         Bytes that are in use beside those of the graphs: by the optimizer's states, and by gradients that are there
         before a step.
+    classes
+        Those whose code PyTorch interpreted.
     """
 
     def __init__(
@@ -159,7 +163,8 @@ class GraphPlanner:
         name: str = "compiled",
         names: Callable[[], Mapping[int, str]] = dict,
         held: Sequence[Any] = (),
-        training: bool = False,
+        may_train: bool = True,
+        kinds: Iterable[type] = (),
     ) -> None:
         if wishes.given is not None:
             check_device_count(wishes.given, devices.machine)
@@ -173,8 +178,9 @@ class GraphPlanner:
         options["keep"] = [*globs("keep", options.get("keep", ())), *stays]
         self.options = options
         self.graphs: list[PlannedGraph] = []
-        self.training = training
+        self.may_train = may_train
         self.beside = 0
+        self.classes = TracedClasses(kinds)
         self._now = threading.local()
 
     @property

@@ -20,6 +20,7 @@ from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan
 from placewright.problem import Problem, make_problem
 from placewright.search.run.result import Result, Solution, measure
+from placewright.support.errors import InputError
 
 
 class Part:
@@ -72,6 +73,38 @@ def boxed(run: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[A
         return run(arguments)
 
     call._boxed_call = True  # type: ignore[attr-defined]
+    return call
+
+
+class _WithoutBackward(torch.autograd.Function):
+    """Results of an inference, which say so where somebody asks for their gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: Any, *tensors: Any) -> Any:
+        return tuple(tensor.detach() for tensor in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise InputError(
+            "this tensor was computed by a plan, which keeps nothing for a backward pass of one's own; compile the "
+            "module with training=True, or call it in torch.no_grad() where no gradient is meant"
+        )
+
+
+def without_backward(run: Callable[..., Sequence[Any]], wanted: Sequence[bool]) -> Callable[..., Sequence[Any]]:
+    """A graph of an inference whose results would have gradients in the module itself; these have some that cannot be
+    computed. wanted: which results."""
+
+    def call(*arguments: Any) -> list[Any]:
+        with torch.no_grad():
+            found = list(run(*arguments))
+        places = [place for place, is_wanted in enumerate(wanted) if is_wanted]
+        with torch.enable_grad():
+            made = _WithoutBackward.apply(torch.empty(0, requires_grad=True), *(found[place] for place in places))
+        for place, tensor in zip(places, made, strict=True):
+            found[place] = tensor
+        return found
+
     return call
 
 
