@@ -14,8 +14,8 @@ from torch._functorch._aot_autograd import descriptors
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from placewright.graph import Graph
-from placewright.importers.torch.module import positional
 from placewright.importers.torch.front import trace_joint
+from placewright.importers.torch.module import positional
 from placewright.problem import Problem
 from placewright.problem.running_again import again_before
 from placewright.rematerialization.reruns import Rerun

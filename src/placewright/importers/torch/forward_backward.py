@@ -14,9 +14,9 @@ from torch import nn
 from placewright.importers.forward_backward import ForwardBackward
 from placewright.importers.torch.autocast import under_autocast
 from placewright.importers.torch.capture import capture
+from placewright.importers.torch.front import trace_joint
 from placewright.importers.torch.graph import translate
 from placewright.importers.torch.module import positional
-from placewright.importers.torch.front import trace_joint
 
 
 def forward_backward(
