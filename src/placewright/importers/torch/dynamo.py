@@ -55,7 +55,7 @@ class Calls:
     contexts: Any
 
 
-@torch._dynamo.allow_in_graph
+@torch._dynamo.allow_in_graph  # type: ignore[untyped-decorator]
 def _mark(kind: str, count: int, *tensors: Any) -> Any:
     """Stands in the graph for what the module returns, `count` tensors, and for what it is called with. kind: what the
     loss is where it is no tensor."""

@@ -50,7 +50,8 @@ def trace_joint(
     bound = bind(module, args, kwargs)
     leaves, structure = pytree.tree_flatten((bound.args, bound.kwargs))
     held = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
-    names = argument_names(*pytree.tree_flatten(dict(bound.arguments)), held)
+    named, its_structure = pytree.tree_flatten(dict(bound.arguments))
+    names = argument_names(named, its_structure, held)
     minimised = (loss or loss_of) if training else None
     with (
         LOCK,

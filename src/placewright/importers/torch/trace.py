@@ -32,7 +32,9 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from placewright.importers.source_lines import without_directory
-from placewright.importers.torch.arguments import argument_names, bind, mode_set, module_of, quiet
+from placewright.importers.torch.arguments import argument_names, bind, module_of, quiet
+from placewright.importers.torch.arguments import flatten_arguments as flatten_arguments
+from placewright.importers.torch.arguments import mode_set as mode_set
 from placewright.importers.torch.calls import BACKEND, LIBRARIES
 from placewright.importers.torch.failure import reason
 from placewright.importers.torch.held import Held
@@ -40,7 +42,8 @@ from placewright.importers.torch.joint import SourceRole
 from placewright.importers.torch.kernels import grouped_products_of_any_dtype, input_passed_on, kernels_kept
 from placewright.importers.torch.outside import fakes_removed
 from placewright.importers.torch.rehearsal import Found, Rehearsal, State
-from placewright.importers.torch.results import check_loss, default_loss
+from placewright.importers.torch.results import check_loss
+from placewright.importers.torch.results import default_loss as default_loss
 from placewright.importers.torch.returned import Returned
 from placewright.importers.torch.stand_in import off_meta, tensors_of
 from placewright.support.errors import InputError
