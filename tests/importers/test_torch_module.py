@@ -6,7 +6,7 @@ import inspect
 import subprocess
 import sys
 from collections import Counter
-from types import SimpleNamespace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -404,10 +404,15 @@ def test_results_of_a_split_share_their_source_and_getitem_is_no_op() -> None:
     assert Counter(op.kind for op in graph.ops) == {"input": 1, "view": 1, "elementwise": 1}
 
 
+@dataclass
+class Loss:
+    loss: Any
+
+
 def test_the_loss_is_the_models_own_or_the_callers_or_the_mean() -> None:
     class WithLoss(Perceptron):
         def forward(self, x: Any) -> Any:
-            return SimpleNamespace(loss=super().forward(x).square().sum())
+            return Loss(super().forward(x).square().sum())
 
     own = from_torch(WithLoss(), (torch.zeros(3, 8),), training=True)
     given = from_torch(Perceptron(), (torch.zeros(3, 8),), training=True, loss=lambda output: output.exp().sum())
@@ -456,9 +461,9 @@ class Stack(nn.Module):
 
 @pytest.mark.parametrize("layer", [Branching, Selecting])
 @pytest.mark.parametrize("training", [False, True])
-def test_what_depends_on_values_is_named_by_layer_and_line(layer: Any, training: bool) -> None:
+def test_what_depends_on_values_is_named_by_its_line(layer: Any, training: bool) -> None:
     line = inspect.getsourcelines(layer.forward)[1] + 1
-    where = rf"not known before it runs.*\(in layers\.1, test_torch_module\.py:{line}\)$"
+    where = rf"not known before it runs.*\(in .*test_torch_module\.py:{line}\)$"
     with pytest.raises(InputError, match=where) as caught:
         from_torch(Stack(layer()), (torch.zeros(3, 8),), training=training)
     assert "\n" not in str(caught.value)

@@ -14,8 +14,8 @@ from torch._functorch._aot_autograd import descriptors
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from placewright.graph import Graph
+from placewright.importers.torch.front import trace_joint
 from placewright.importers.torch.module import positional
-from placewright.importers.torch.trace import trace
 from placewright.problem import Problem
 from placewright.problem.running_again import again_before
 from placewright.rematerialization.reruns import Rerun
@@ -33,7 +33,7 @@ def budget_reruns(
     scheduled = [graph.ops[op].name for op in problem.lowered.graph_op]
     place = {name: index for index, name in enumerate(scheduled)}
     until = dict(zip(scheduled, again_before(problem).tolist(), strict=True))
-    traced = trace(model, positional(args), kwargs, training=True, loss=None)
+    traced = trace_joint(model, positional(args), kwargs, training=True, loss=None)
     ends = traced.graph.output_node().meta["desc"]
     num_forward = next(place for place, each in enumerate(ends) if isinstance(each, descriptors.GradAOTOutput))
     for budget in budgets:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -20,6 +20,7 @@ from torch.utils import checkpoint
 
 from placewright.importers.source_lines import is_model_code, without_directory
 from placewright.importers.torch.ops import only_acts, sentence_on_effects
+from placewright.importers.torch.recurrent import RECURRENT, layer_by_layer
 from placewright.support.errors import InputError
 
 #: What a refusal recommends: the backend sees Python itself and what it changes.
@@ -30,8 +31,6 @@ _MODES = frozenset({torch.overrides.__file__})
 _PASSES_ON = _MODES | {torch._tensor.__file__}
 #: Where they are written.
 _FAKE = "torch/_subclasses/"
-#: Recurrent layers.
-_RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
 #: Types of arguments that are compared from run to run.
 _PLAIN = frozenset({bool, int, float, complex, str, torch.dtype})
 #: Operators that overwrite what they are called on.
@@ -139,7 +138,7 @@ class Calls(TorchFunctionMode):
             )
         if self._notes_source:
             fx_traceback.current_meta["stack_trace"] = 'File "{}", line {}'.format(*_caller())
-        result = layer_by_layer(function, args) if name in _RECURRENT and not kwargs else function(*args, **kwargs)
+        result = layer_by_layer(function, args) if name in RECURRENT and not kwargs else function(*args, **kwargs)
         if self._made is not None:
             self._made(result)
         if attribute in _OF_GRADIENTS:
@@ -252,36 +251,6 @@ def _overlaps_itself(value: Any) -> bool:
             return True
         reach += (extent - 1) * stride
     return False
-
-
-def layer_by_layer(function: Callable[..., Any], args: Sequence[Any]) -> Any:
-    """A recurrent call; where it drops between its layers, one call a layer and the dropout between them.
-
-    PyTorch's own decomposition, which tracing would take, never drops: it compares the number of layers with the number
-    of the layer the wrong way round.
-    """
-    packed = isinstance(args[3], (tuple, list)) if len(args) > 3 else False
-    first = args[:2] if packed else args[:1]
-    states, weights, has_biases, layers, dropout, train, bidirectional, *batch_first = args[len(first) :]
-    if not (dropout and train and layers > 1):
-        return function(*args)
-    value, *sizes = first
-    turned = bool(batch_first and batch_first[0])
-    value = value.transpose(0, 1) if turned else value
-    several = isinstance(states, (tuple, list))
-    directions = 2 if bidirectional else 1
-    each = len(weights) // (layers * directions) * directions
-    found = []
-    for layer in range(layers):
-        part = slice(layer * directions, (layer + 1) * directions)
-        own = [state[part] for state in states] if several else states[part]
-        rest = (weights[layer * each : (layer + 1) * each], has_biases, 1, 0.0, train, bidirectional)
-        value, *ends = function(value, *sizes, own, *rest, *([False] if batch_first else []))
-        found.append(ends)
-        if layer + 1 < layers:
-            value = torch.dropout(value, dropout, True)
-    ends = [torch.cat(layers_of) for layers_of in zip(*found, strict=True)]
-    return (value.transpose(0, 1) if turned else value, *ends)
 
 
 @contextmanager

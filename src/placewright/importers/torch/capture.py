@@ -7,19 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch._functorch._aot_autograd import descriptors
 
 from placewright.importers.torch.dtypes import correct_dtypes
+from placewright.importers.torch.joint import SourceRole, Traced
 from placewright.importers.torch.ops import bodies_of, draws_random_numbers, sentence_on_effects
-from placewright.importers.torch.rehearsal import State
-from placewright.importers.torch.trace import Trace
 from placewright.support.errors import InputError, shown
-
-#: What an FX node that no op computes stands for; a "seed" is the gradient of the loss by itself, ones.
-SourceRole = Literal["input", "parameter", "constant", "seed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +32,7 @@ class Capture:
 
     nodes: tuple[Any, ...]
     sources: Mapping[Any, tuple[str, SourceRole]]
-    state: Mapping[Any, State]
+    state: Mapping[Any, Any]
     outputs: tuple[Any, ...]
     assigned: tuple[Any, ...]
     updates: tuple[tuple[Any, Any], ...]
@@ -46,7 +42,7 @@ class Capture:
     warnings: tuple[str, ...]
 
 
-def capture(trace: Trace, *, keep_draws: bool = True) -> Capture:
+def capture(trace: Traced, *, keep_draws: bool = True) -> Capture:
     """Reads the meaning of every placeholder and result from its descriptor, and drops what nothing depends on.
 
     keep_draws: whether ops that draw random numbers stay although nothing reads them.
@@ -88,7 +84,7 @@ def capture(trace: Trace, *, keep_draws: bool = True) -> Capture:
     return Capture(
         nodes=tuple(node for node in nodes if node.op == "call_function" and node in needed),
         sources=kept,
-        state={node: state for node in kept if (state := _state_of(node, trace)) is not None},
+        state={node: state for node in kept if (state := trace.state_of(node.meta.get("desc"))) is not None},
         outputs=tuple(results[: trace.num_results]),
         assigned=tuple(results[trace.num_results :]),
         updates=tuple(updates.items()),
@@ -154,9 +150,9 @@ def check_writes(nodes: Iterable[Any]) -> None:
             )
 
 
-def _check_gradients(trace: Trace, trained: set[str]) -> None:
+def _check_gradients(trace: Traced, trained: set[str]) -> None:
     """Raises InputError when the traced step lacks the gradient of a parameter that the loss depends on."""
-    lost = [name for name, needed_by_loss in trace.found.trainable.items() if needed_by_loss and name not in trained]
+    lost = [name for name, needed_by_loss in trace.trainable.items() if needed_by_loss and name not in trained]
     if lost:
         others = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
         raise InputError(
@@ -165,8 +161,8 @@ def _check_gradients(trace: Trace, trained: set[str]) -> None:
         )
 
 
-def _warnings(trace: Trace) -> Iterator[str]:
-    if idle := [name for name, needed_by_loss in trace.found.trainable.items() if not needed_by_loss]:
+def _warnings(trace: Traced) -> Iterator[str]:
+    if idle := [name for name, needed_by_loss in trace.trainable.items() if not needed_by_loss]:
         few = ", ".join(idle[:3]) + (", ..." if len(idle) > 3 else "")
         yield f"the loss does not depend on {len(idle)} of the parameters ({few}), so nothing updates them"
 
@@ -209,29 +205,18 @@ def ancestors(roots: Sequence[Any]) -> set[Any]:
     return seen
 
 
-def _state_of(node: Any, trace: Trace) -> State | None:
+def _role_of(node: Any, trace: Traced) -> SourceRole:
     meaning = node.meta.get("desc")
-    is_state = isinstance(meaning, (descriptors.ParamAOTInput, descriptors.BufferAOTInput))
-    return trace.state_of(meaning.target) if is_state else None
-
-
-def _role_of(node: Any, trace: Trace) -> SourceRole:
-    meaning = node.meta.get("desc")
-    if isinstance(meaning, descriptors.PlainAOTInput):
-        return "input"
+    source = trace.source_of(meaning)
+    if source is not None:
+        return source[1]
     if isinstance(meaning, descriptors.TangentAOTInput):
         return "seed"
-    state = _state_of(node, trace)
-    if state is not None:
-        return "constant" if state.is_constant else "parameter"
     if node.op == "get_attr":
         return "constant"
     raise InputError(f"the traced module has an input of the unknown kind {type(meaning).__name__}")
 
 
-def _name_of(node: Any, trace: Trace) -> str:
-    meaning = node.meta.get("desc")
-    if isinstance(meaning, descriptors.PlainAOTInput):
-        return str(trace.input_names[meaning.idx])
-    state = _state_of(node, trace)
-    return str(node.name).lstrip("_") if state is None else state.name
+def _name_of(node: Any, trace: Traced) -> str:
+    source = trace.source_of(node.meta.get("desc"))
+    return str(node.name).lstrip("_") if source is None else source[0]

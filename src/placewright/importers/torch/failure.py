@@ -5,18 +5,66 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
+import contextlib
+import re
 import sysconfig
 import traceback
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
 import torch
+from torch._dynamo.exc import TorchDynamoException
 from torch._subclasses import fake_tensor
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from placewright.importers.source_lines import module_of, source_of, source_of_frames
+from placewright.support.errors import InputError
 
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+
+
+@contextlib.contextmanager
+def in_one_sentence(model: Any) -> Iterator[None]:
+    """What PyTorch raises is an InputError that names the layer and the line."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        why = _of_dynamo(error) if isinstance(error, TorchDynamoException) else reason(error, model)
+        raise InputError(f"PyTorch cannot trace {type(model).__name__} with these arguments: {why}") from error
+
+
+def _of_dynamo(error: TorchDynamoException) -> str:
+    """What Dynamo could not read, and the line of the user's code where that stands."""
+    text = getattr(error, "msg", None) or str(error)
+    title = text.strip().splitlines()[0].rstrip(".")
+    explained = _EXPLANATION.search(text)
+    raised = _RAISED.search(text)
+    if raised is not None:
+        kind, what = raised.group(1), raised.group(3)
+        by_values = kind in ("DataDependentOutputException", "DynamicOutputShapeException")
+        why = f"what {what} gives {_BY_VALUES}" if by_values else what.split("\\n")[0].rstrip(".")
+    elif title in _INSTEAD:
+        why = _INSTEAD[title]
+    else:
+        why = (explained.group(1) if explained else title).split(". ")[0].rstrip(".")
+    frames = getattr(error, "real_stack", None) or ()
+    where = source_of_frames("\n".join(f'File "{each.filename}", line {each.lineno}' for each in frames))
+    return f"{why} (in {where})" if where else why
+
+
+#: What code does whose results depend on values.
+_BY_VALUES = "depends on values, which are not known before it runs"
+#: By Dynamo's titles, what to do where that is plain.
+_INSTEAD = {
+    "Data-dependent branching": f"a branch {_BY_VALUES}; write it with torch.where or torch.cond",
+    "Data-dependent assertion failed (cannot compile partial graph)": f"an assertion {_BY_VALUES}; leave it out",
+    "Unsupported Tensor.item() call with capture_scalar_outputs=False": f"a number {_BY_VALUES}; keep it a tensor",
+}
+_EXPLANATION = re.compile(r"^  Explanation: (.+)$", re.MULTILINE)
+_RAISED = re.compile(r"got (\w+)\((['\"])(.*)\2\)")
 
 
 def reason(error: BaseException, model: Any) -> str:

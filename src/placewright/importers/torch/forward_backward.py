@@ -14,9 +14,9 @@ from torch import nn
 from placewright.importers.forward_backward import ForwardBackward
 from placewright.importers.torch.autocast import under_autocast
 from placewright.importers.torch.capture import capture
+from placewright.importers.torch.front import trace_joint
 from placewright.importers.torch.graph import translate
 from placewright.importers.torch.module import positional
-from placewright.importers.torch.trace import trace
 
 
 def forward_backward(
@@ -34,7 +34,7 @@ def forward_backward(
     """
     cast = contextlib.nullcontext() if autocast is None else under_autocast(model, on_gpus=autocast == "gpu")
     with cast:
-        found = capture(trace(model, positional(args), kwargs, training=True, loss=loss))
+        found = capture(trace_joint(model, positional(args), kwargs, training=True, loss=loss))
     graph, tensors = translate(found, type(model).__name__, None, copies=False)
     pairs = ((tensors[parameter][0], tensors[gradient][0]) for parameter, gradient in found.gradients)
     return ForwardBackward(

@@ -86,13 +86,13 @@ def captured_graph(
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError("PyTorch", "torch", "capturing a module")
     from placewright.importers.torch.capture import capture
+    from placewright.importers.torch.front import trace_joint
     from placewright.importers.torch.graph import translate
     from placewright.importers.torch.record import with_record
-    from placewright.importers.torch.trace import trace
 
     check_optimizer(optimizer)
     # The committed sets were captured by the exporter, and what it is told are its masks.
-    traced = trace(model, positional(args), kwargs, training=training, loss=loss, as_exported=not random_in_order)
+    traced = trace_joint(model, positional(args), kwargs, training=training, loss=loss, as_exported=not random_in_order)
     graph, _ = translate(
         capture(traced, keep_draws=random_in_order),
         name or _name_of(model),

@@ -9,12 +9,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import io
-import logging
 import sys
 import threading
-import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,12 +32,18 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils import _pytree as pytree
 
 from placewright.importers.source_lines import without_directory
+from placewright.importers.torch.arguments import argument_names, bind, module_of, quiet
+from placewright.importers.torch.arguments import flatten_arguments as flatten_arguments
+from placewright.importers.torch.arguments import mode_set as mode_set
 from placewright.importers.torch.calls import BACKEND, LIBRARIES
 from placewright.importers.torch.failure import reason
 from placewright.importers.torch.held import Held
+from placewright.importers.torch.joint import SourceRole
 from placewright.importers.torch.kernels import grouped_products_of_any_dtype, input_passed_on, kernels_kept
 from placewright.importers.torch.outside import fakes_removed
 from placewright.importers.torch.rehearsal import Found, Rehearsal, State
+from placewright.importers.torch.results import check_loss
+from placewright.importers.torch.results import default_loss as default_loss
 from placewright.importers.torch.returned import Returned
 from placewright.importers.torch.stand_in import off_meta, tensors_of
 from placewright.support.errors import InputError
@@ -68,9 +71,22 @@ class Trace:
     returned: Returned
     num_results: int
 
-    def state_of(self, target: str) -> State:
-        """What a placeholder with this target stands for."""
-        return self.found.state[int(target.removeprefix(STATE))]
+    @property
+    def trainable(self) -> Mapping[str, bool]:
+        """Each parameter that requires a gradient, and whether the loss depends on it."""
+        return self.found.trainable
+
+    def source_of(self, descriptor: Any) -> tuple[str, SourceRole] | None:
+        """Name and role of what a placeholder stands for."""
+        if isinstance(descriptor, descriptors.PlainAOTInput):
+            return self.input_names[descriptor.idx], "input"
+        state = self.state_of(descriptor)
+        return None if state is None else (state.name, "constant" if state.is_constant else "parameter")
+
+    def state_of(self, descriptor: Any) -> State | None:
+        """Where that lies when the graph is run."""
+        is_state = isinstance(descriptor, (descriptors.ParamAOTInput, descriptors.BufferAOTInput))
+        return self.found.state[int(descriptor.target.removeprefix(STATE))] if is_state else None
 
 
 def trace(
@@ -91,10 +107,10 @@ def trace(
     takes ops apart that have kernels, such as interpolation.
     Raises InputError when the arguments do not fit, a size is symbolic or PyTorch cannot trace the module.
     """
-    module = _module_of(model)
+    module = module_of(model)
     if isinstance(model, torch.export.ExportedProgram) and not args and not kwargs and model.example_inputs is not None:
         args, kwargs = model.example_inputs
-    arguments = _bind(module, args, kwargs)
+    arguments = bind(module, args, kwargs)
     traced = functools.partial(
         _trace, module, arguments, training=training, loss=loss, to_run=to_run, as_exported=as_exported
     )
@@ -116,7 +132,7 @@ def trace(
                 "plan cannot run that"
             ) from error
         # Its branches can be captured by the exporter only.
-        with mode_set(module, training), _quiet(), _in_one_sentence(module):
+        with mode_set(module, training), quiet(), _in_one_sentence(module):
             exported = torch.export.export(module, tuple(args), dict(kwargs), strict=False)
         return trace(exported, (), {}, training=training, loss=loss, as_exported=as_exported)
 
@@ -137,7 +153,7 @@ def _trace(
         _in_one_sentence(module, but=_DEPENDS_ON_VALUES),
         off_meta(module, leaves) as (fed, context),
         mode_set(module, training),
-        _quiet(),
+        quiet(),
         torch.inference_mode(False),
         fakes_removed(module),
     ):
@@ -180,41 +196,15 @@ def _trace(
                 rehearsal.check_repeated(inputs)
     return Trace(
         graph=graph,
-        input_names=_leaf_names(leaves, structure, {each.name for each in found.state}),
+        input_names=argument_names(leaves, structure, {each.name for each in found.state}),
         found=found,
         returned=returned,
         num_results=num_results,
     )
 
 
-def flatten_arguments(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], Any]:
-    """Leaves of the arguments and their structure, by the names of the parameters of `forward`, in their order.
-
-    Raises InputError when the arguments do not fit.
-    """
-    leaves, structure = pytree.tree_flatten(dict(_bind(model, args, kwargs).arguments))
-    return leaves, structure
-
-
-def default_loss(output: Any) -> Any:
-    """The scalar that a training step minimises: `.loss`, the scalar returned, or the sum of the outputs' means."""
-    loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
-    if isinstance(loss, torch.Tensor):
-        return loss
-    tensors = [tensor for tensor in tensors_of(output) if tensor.requires_grad]
-    if not tensors:
-        raise InputError("no output of the model depends on a parameter, so there is nothing to train")
-    if len(tensors) == 1 and tensors[0].dim() == 0:
-        return tensors[0]
-    return functools.reduce(torch.add, [tensor.mean() for tensor in tensors])
-
-
 def _checked_loss(loss: Any) -> Any:
-    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-        shape = tuple(loss.shape) if isinstance(loss, torch.Tensor) else type(loss).__name__
-        raise InputError(f"a training step needs a loss of one element, and the loss is {shape}")
-    if not loss.requires_grad:
-        raise InputError("the loss depends on no parameter, so there is nothing to train")
+    check_loss(loss)
     return loss
 
 
@@ -245,50 +235,6 @@ def _call(model: Any, arguments: inspect.BoundArguments) -> Any:
     return model.graph.process_outputs(flat)
 
 
-def _module_of(model: Any) -> Any:
-    if isinstance(model, torch.jit.ScriptModule):
-        raise InputError(
-            f"{getattr(model, 'original_name', 'the model')} is a TorchScript module, whose code PyTorch no longer "
-            "traces; pass the module it was made from, or what torch.export.export makes of that"
-        )
-    if isinstance(model, nn.Module):
-        unmade = [name for name, tensor in model.named_parameters() if nn.parameter.is_lazy(tensor)]
-        if unmade:
-            raise InputError(
-                f"the parameter '{unmade[0]}' of {type(model).__name__} has no shape yet; call the module once first"
-            )
-        return model
-    if not isinstance(model, torch.export.ExportedProgram):
-        raise InputError(
-            f"a graph is captured from an nn.Module or an ExportedProgram, not from a {type(model).__name__}"
-        )
-    if model.range_constraints:
-        symbols = ", ".join(str(symbol) for symbol in model.range_constraints)
-        raise InputError(f"the exported program leaves the dimensions {symbols} open; export it with fixed shapes")
-    return model.module()
-
-
-def _bind(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
-    try:
-        return inspect.signature(model.forward).bind(*args, **kwargs)
-    except TypeError as error:
-        raise InputError(f"{type(model).__name__} cannot be called with these arguments: {error}") from error
-
-
-def _leaf_names(leaves: Sequence[Any], structure: Any, taken: Collection[str]) -> list[str]:
-    """Names of the tensors among the arguments, in order: "input_ids", or "states.0" inside a container; followed by
-    "_" where something of the module has the name."""
-    named, _ = pytree.tree_flatten_with_path(pytree.tree_unflatten(list(leaves), structure))
-    names = []
-    for path, leaf in named:
-        name = ".".join(str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", "")))) for key in path)
-        while name in taken:
-            name += "_"
-        if isinstance(leaf, torch.Tensor):
-            names.append(name)
-    return names
-
-
 def _each_once(tensors: Sequence[Any]) -> list[Any]:
     """The same tensors, one passed twice replaced by one of its shape: the tracer would make one input of both."""
     distinct: dict[int, Any] = {}
@@ -296,35 +242,6 @@ def _each_once(tensors: Sequence[Any]) -> list[Any]:
         again = id(tensor) in distinct
         distinct[len(distinct) if again else id(tensor)] = torch.empty_like(tensor) if again else tensor
     return list(distinct.values())
-
-
-@contextlib.contextmanager
-def mode_set(model: Any, training: bool) -> Iterator[None]:
-    """The model in training or evaluation mode, each submodule's own flag restored afterwards. A model that is in that
-    mode already keeps the flags of its submodules: what is frozen stays frozen."""
-    if isinstance(model, torch.fx.GraphModule) or model.training == training:
-        yield
-        return
-    flags = [(module, module.training) for module in model.modules()]
-    model.train(training)
-    try:
-        yield
-    finally:
-        for module, flag in flags:
-            module.training = flag
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the warnings and tracebacks that PyTorch prints: what goes wrong is raised, in one sentence."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
 
 
 class _LibrariesAlone(int):
