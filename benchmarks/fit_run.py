@@ -30,7 +30,7 @@ from zoo_modules import module_of
 import placewright
 from placewright.execution.devices import available_cores
 from placewright.execution.pytorch.program import make_program
-from placewright.importers.torch.trace import default_loss
+from placewright.importers.torch.results import default_loss
 from placewright.lab.datasets.zoo.catalogue import all_networks
 from placewright.support.errors import InputError
 

@@ -119,7 +119,7 @@ def difference(compiled: Any, plain: Any, arguments: Sequence[Any], *, training:
     """Between what a planned step and the module return, at most, as a share of the largest that it returns."""
     import torch
 
-    from placewright.importers.torch.trace import default_loss
+    from placewright.importers.torch.results import default_loss
 
     plain.train(training)
     torch.manual_seed(3)

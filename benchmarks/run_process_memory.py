@@ -22,7 +22,7 @@ from zoo_modules import module_of
 
 import placewright
 from placewright.execution.pytorch.compare import inference, training_step
-from placewright.importers.torch.trace import default_loss
+from placewright.importers.torch.results import default_loss
 
 INFERENCE = ("nasnet_a_mobile", "densenet121", "bert_tiny", "ddpm_cifar")
 TRAINING = ("bert_tiny", "mobilenet_v1", "vae", "ddpm_cifar")

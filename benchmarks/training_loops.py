@@ -122,7 +122,7 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
         own = [row for row in rows if row["way"] == way]
         counts = Counter(row["verdict"] for row in own)
         reruns = len([row for row in own if row.get("reruns", 0) > 0])
-        seconds = sum(row.get("cpu_seconds", row["seconds"]) for row in own) / len(own)
+        seconds = sum(float(row.get("cpu_seconds") or row["seconds"]) for row in own) / len(own)
         yield f"| {way} | " + " | ".join(str(counts[each]) for each in VERDICTS) + f" | {reruns} | {seconds:.1f} |"
     bad = [row for row in rows if row["verdict"] in ("differ", "died", "out of time")]
     for row in sorted(bad, key=lambda row: (row["way"], row["seed"])):

@@ -29,6 +29,7 @@ from placewright.execution.pytorch.recomputation import keep_masks, partition
 from placewright.execution.pytorch.rematerialized import rewritten_program
 from placewright.graph import Graph
 from placewright.importers.torch.kernels import kernels_kept
+from placewright.importers.torch.recurrent import split_layers
 from placewright.plans.record import Plan
 from placewright.rematerialization.reruns import rewritten
 from placewright.support.errors import InputError
@@ -48,6 +49,8 @@ def compile_graph(planner: GraphPlanner, module: Any, example_inputs: Sequence[A
         inference_compiler=captured.inference,
         partition_fn=captured.partition,
     )
+    split_layers(module.graph)
+    module.recompile()
     with kernels_kept(), nullcontext() if planner.may_train else torch.no_grad():
         compiled = compiler(module, example_inputs)
     if planner.may_train:

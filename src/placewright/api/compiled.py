@@ -22,6 +22,7 @@ import torch
 from torch import nn
 from torch._dynamo.exc import FailOnRecompileLimitHit, TorchRuntimeError, Unsupported
 from torch.optim import Optimizer
+from torch.utils import _pytree as pytree
 
 from placewright.api.beside_one_device import beside_first_device
 from placewright.api.calibration import Calibration
@@ -40,7 +41,8 @@ from placewright.execution.pytorch.profile import unchanged
 from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.workers import Workers
 from placewright.importers.source_lines import source_of_frames
-from placewright.importers.torch.steps import argument_names, checked_loss, default_loss, mode_set
+from placewright.importers.torch.arguments import bind, mode_set
+from placewright.importers.torch.results import check_loss, default_loss
 from placewright.support.errors import InputError
 from placewright.support.quantities import format_bytes
 from placewright.support.torch_threads import torch_threads
@@ -68,7 +70,8 @@ class Call:
             result = model(*args, **kwargs)
             if not self.training:
                 return result
-            loss = checked_loss((self.loss or default_loss)(result))
+            loss = (self.loss or default_loss)(result)
+            check_loss(loss)
             loss.backward()
             return loss.detach()
 
@@ -449,7 +452,8 @@ class _Variant:
                 result = self._compiled(*args, **kwargs)
                 if not call.training:
                     return result
-                checked_loss(result).backward()
+                check_loss(result)
+                result.backward()
                 return result.detach()
         except FailOnRecompileLimitHit as error:
             raise InputError(
@@ -527,6 +531,9 @@ def _names(known: weakref.ref[nn.Module], now: threading.local) -> dict[int, str
     call, model = getattr(now, "call", None), known()
     if model is None:
         return {}
-    names = {} if call is None else argument_names(model, *call)
+    names: dict[int, str] = {}
+    for path, leaf in [] if call is None else pytree.tree_flatten_with_path(dict(bind(model, *call).arguments))[0]:
+        name = ".".join(str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", "")))) for key in path)
+        names.setdefault(id(leaf), name)
     held = (*model.named_parameters(), *model.named_buffers())
     return {**names, **{id(tensor): name for name, tensor in held}}

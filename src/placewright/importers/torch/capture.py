@@ -13,7 +13,7 @@ import torch
 from torch._functorch._aot_autograd import descriptors
 
 from placewright.importers.torch.dtypes import correct_dtypes
-from placewright.importers.torch.joint import SourceRole, Traced
+from placewright.importers.torch.joint import Joint, SourceRole
 from placewright.importers.torch.ops import bodies_of, draws_random_numbers, sentence_on_effects
 from placewright.support.errors import InputError, shown
 
@@ -23,18 +23,15 @@ class Capture:
     """A functional graph of ATen calls, in the order of tracing: forward, then backward.
 
     nodes: the call nodes anything below depends on, and those that draw random numbers, since what is drawn later
-    depends on them. sources: name and role of each node that is not computed. state: what those that are no inputs
-    stand for. outputs: what the model returns (training: the loss). assigned: the new values of the attributes that the
-    model assigns to. updates: (parameter, buffer or input that is overwritten, its new value).
-    gradients: (parameter, its gradient). input_gradients: (input, its gradient). seeded: the output each seed is the
-    gradient of, where it is one. warnings: what is not in the graph although the model's code says so.
+    depends on them. sources: name and role of each node that is not computed. outputs: what the model returns
+    (training: the loss). updates: (parameter, buffer or input that is overwritten, its new value). gradients:
+    (parameter, its gradient). input_gradients: (input, its gradient). seeded: the output each seed is the gradient of,
+    where it is one. warnings: what is not in the graph although the model's code says so.
     """
 
     nodes: tuple[Any, ...]
     sources: Mapping[Any, tuple[str, SourceRole]]
-    state: Mapping[Any, Any]
     outputs: tuple[Any, ...]
-    assigned: tuple[Any, ...]
     updates: tuple[tuple[Any, Any], ...]
     gradients: tuple[tuple[Any, Any], ...]
     input_gradients: tuple[tuple[Any, Any], ...]
@@ -42,7 +39,7 @@ class Capture:
     warnings: tuple[str, ...]
 
 
-def capture(trace: Traced, *, keep_draws: bool = True) -> Capture:
+def capture(trace: Joint, *, keep_draws: bool = True) -> Capture:
     """Reads the meaning of every placeholder and result from its descriptor, and drops what nothing depends on.
 
     keep_draws: whether ops that draw random numbers stay although nothing reads them.
@@ -84,9 +81,7 @@ def capture(trace: Traced, *, keep_draws: bool = True) -> Capture:
     return Capture(
         nodes=tuple(node for node in nodes if node.op == "call_function" and node in needed),
         sources=kept,
-        state={node: state for node in kept if (state := trace.state_of(node.meta.get("desc"))) is not None},
         outputs=tuple(results[: trace.num_results]),
-        assigned=tuple(results[trace.num_results :]),
         updates=tuple(updates.items()),
         gradients=of_parameters,
         input_gradients=of_inputs,
@@ -122,8 +117,6 @@ def capture_graph(graph: Any, is_parameter: Sequence[bool], labels: Mapping[str,
         nodes=tuple(node for node in graph.nodes if node.op == "call_function" and node in needed),
         sources={**sources, **{node: (node.name.lstrip("_"), "constant") for node in constants}},
         outputs=outputs,
-        state={},
-        assigned=(),
         updates=(),
         gradients=(),
         input_gradients=(),
@@ -150,7 +143,7 @@ def check_writes(nodes: Iterable[Any]) -> None:
             )
 
 
-def _check_gradients(trace: Traced, trained: set[str]) -> None:
+def _check_gradients(trace: Joint, trained: set[str]) -> None:
     """Raises InputError when the traced step lacks the gradient of a parameter that the loss depends on."""
     lost = [name for name, needed_by_loss in trace.trainable.items() if needed_by_loss and name not in trained]
     if lost:
@@ -161,7 +154,7 @@ def _check_gradients(trace: Traced, trained: set[str]) -> None:
         )
 
 
-def _warnings(trace: Traced) -> Iterator[str]:
+def _warnings(trace: Joint) -> Iterator[str]:
     if idle := [name for name, needed_by_loss in trace.trainable.items() if not needed_by_loss]:
         few = ", ".join(idle[:3]) + (", ..." if len(idle) > 3 else "")
         yield f"the loss does not depend on {len(idle)} of the parameters ({few}), so nothing updates them"
@@ -205,7 +198,7 @@ def ancestors(roots: Sequence[Any]) -> set[Any]:
     return seen
 
 
-def _role_of(node: Any, trace: Traced) -> SourceRole:
+def _role_of(node: Any, trace: Joint) -> SourceRole:
     meaning = node.meta.get("desc")
     source = trace.source_of(meaning)
     if source is not None:
@@ -217,6 +210,6 @@ def _role_of(node: Any, trace: Traced) -> SourceRole:
     raise InputError(f"the traced module has an input of the unknown kind {type(meaning).__name__}")
 
 
-def _name_of(node: Any, trace: Traced) -> str:
+def _name_of(node: Any, trace: Joint) -> str:
     source = trace.source_of(node.meta.get("desc"))
     return str(node.name).lstrip("_") if source is None else source[0]

@@ -28,40 +28,28 @@ def translate(
     random_in_order: bool = True,
     copies: bool = True,
     sums_in_place: bool = False,
-    inputs_stay: bool = False,
-    added_to: Set[str] = frozenset(),
 ) -> tuple[Graph, Mapping[Any, tuple[int | None, ...]]]:
     """The graph of a capture, and for each FX node the tensors of the graph that it stands for, None for results that
     the call leaves out. With an optimizer it has one op per parameter that has a gradient; without, the gradients are
     outputs. random_in_order: whether ops that draw random numbers keep their order. copies: whether copies
     are ops though PyTorch, run op by op, makes none. sums_in_place: whether gradients of one tensor are added in place,
-    as PyTorch adds them; it holds ops on one device that several could share. inputs_stay: whether inputs are there
-    from begin to end, as parameters are. added_to: the parameters that have a gradient when the step begins, to which
-    it adds the new one as soon as that is made; each has one more tensor, of role parameter.
+    as PyTorch adds them; it holds ops on one device that several could share.
     """
     translation = _Translation(name, random_in_order, frozenset() if copies else _needless_copies(captured))
     for node, (label, role) in captured.sources.items():
-        translation.add_source(node, label, "parameter" if inputs_stay and role == "input" else role)
-    added: dict[Any, list[Any]] = {}
-    for parameter, gradient in captured.gradients:
-        has_slot = parameter in captured.state and captured.state[parameter].slot is not None
-        if captured.sources[parameter][0] in added_to and has_slot and _can_be_added(gradient, parameter):
-            added.setdefault(gradient, []).append(parameter)
+        translation.add_source(node, label, role)
     for node in captured.nodes:
         for seed in node.all_input_nodes:
             translation.add_seed(seed, captured.seeded.get(seed))
         translation.add_call(node)
-        for parameter in added.get(node, ()):
-            translation.add_gradient(parameter, node)
     for target, value in captured.updates:
         translation.add_update(value, target)
     for parameter, gradient in captured.gradients if optimizer else ():
         translation.add_optimizer(parameter, gradient, str(optimizer))
-    for node in (*captured.outputs, *captured.assigned, *(gradient for _, gradient in captured.input_gradients)):
+    for node in (*captured.outputs, *(gradient for _, gradient in captured.input_gradients)):
         translation.builder.change_tensor(translation.tensor_of(node), is_output=True)
-    for parameter, gradient in captured.gradients if not optimizer else ():
-        if parameter not in added.get(gradient, ()):
-            translation.builder.change_tensor(translation.tensor_of(gradient), is_output=True)
+    for _, gradient in captured.gradients if not optimizer else ():
+        translation.builder.change_tensor(translation.tensor_of(gradient), is_output=True)
     for node in captured.nodes if sums_in_place else ():
         translation.add_in_place(node)
     for warning in captured.warnings:
@@ -70,8 +58,6 @@ def translate(
     return translation.finish({**mode, "optimizer": optimizer} if optimizer else mode), translation.tensors
 
 
-#: What the name of an op begins with that adds a gradient to the one that is there; the rest is the parameter's.
-ADDS = "sum:"
 #: Kinds of ops whose results no other op overwrites: they may share memory that is not theirs. A recurrent layer's
 #: backward returns one tensor as the gradients of both of its biases.
 _NOT_OVERWRITTEN = frozenset({"input", "view", "control_flow", "rnn", "rnn_backward", "other"})
@@ -210,23 +196,6 @@ class _Translation:
         )
         self._overwrite(op, result, old)
 
-    def add_gradient(self, parameter: Any, gradient: Any) -> None:
-        """The op that adds a gradient to the one that its parameter has."""
-        label = self.builder.tensors[self.tensor_of(parameter)].name
-        total = self._add_tensor(gradient_name(label), parameter.meta["val"], role="parameter")
-        result = self._add_tensor(f"{ADDS}{label}:0", parameter.meta["val"])
-        op = self._add_op(
-            f"{ADDS}{label}",
-            "elementwise",
-            inputs=[total, self.tensor_of(gradient)],
-            outputs=[result],
-            target="aten.add_.Tensor",
-            attributes={"function": "add"},
-            module=label.rpartition(".")[0],
-            phase="backward",
-        )
-        self._overwrite(op, result, total)
-
     def add_in_place(self, node: Any) -> None:
         """A sum of gradients of one tensor takes the memory of its first operand, where PyTorch would do so: where the
         operand is all of a result that nothing else needs afterwards. Readers from before stay before it."""
@@ -323,33 +292,11 @@ class _Translation:
         return index
 
 
-def gradient_name(parameter: str) -> str:
-    """What the tensor is called that a parameter's gradient is when the step begins."""
-    return f"{parameter}.grad"
-
-
-def added_gradients(graph: Graph) -> dict[str, int]:
-    """By name of the parameter, the gradients to which a step adds, as they are when it begins."""
-    return {op.name.removeprefix(ADDS): op.inputs[0] for op in graph.ops if op.name.startswith(ADDS)}
-
-
-def bytes_added_to(graph: Graph) -> int:
-    """What these gradients hold."""
-    return sum(graph.tensors[gradient].held_bytes for gradient in added_gradients(graph).values())
-
-
-def _can_be_added(gradient: Any, parameter: Any) -> bool:
-    """Whether a call makes it, as a tensor of the parameter's shape and dtype."""
-    new, like = gradient.meta["val"], parameter.meta["val"]
-    fits = (new.shape, new.dtype, new.layout) == (like.shape, like.dtype, torch.strided)
-    return bool(gradient.op == "call_function" and fits)
-
-
 def _needless_copies(captured: Capture) -> Set[Any]:
     """Copies of a tensor, laid out as it is, that nothing can tell from it, since no result shows them. PyTorch traces
     a dropout that drops nothing as a copy, and hands the tensor itself on when it runs one."""
     kept = {value for _, value in (*captured.updates, *captured.gradients, *captured.input_gradients)}
-    kept.update(captured.outputs, captured.assigned)
+    kept.update(captured.outputs)
     copies = set()
     for node in reversed(captured.nodes):
         if node.target is torch.ops.aten.clone.default:

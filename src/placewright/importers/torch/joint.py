@@ -7,37 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 #: What an FX node that no op computes stands for; a "seed" is the gradient of the loss by itself, ones.
 SourceRole = Literal["input", "parameter", "constant", "seed"]
 
 
-class Traced(Protocol):
-    """What `capture` reads of a trace.
-
-    graph: placeholders and results carry descriptors of AOTAutograd. num_results: how many of its plain results the
-    model returns; the new values of assigned attributes come after them. trainable: of a training step each parameter
-    that requires a gradient, and whether the loss depends on it.
-    """
-
-    @property
-    def graph(self) -> Any: ...
-    @property
-    def num_results(self) -> int: ...
-    @property
-    def trainable(self) -> Mapping[str, bool]: ...
-
-    def source_of(self, descriptor: Any) -> tuple[str, SourceRole] | None:
-        """Name and role of what a placeholder stands for; None where it is neither an argument nor read beside them."""
-
-    def state_of(self, descriptor: Any) -> Any:
-        """Where that lies when the graph is run; None where nobody runs it."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Joint:
-    """A trace to plan with. sources: by descriptor, the name and role of each placeholder but the seeds."""
+    """A trace.
+
+    graph: placeholders and results carry descriptors of AOTAutograd. sources: by descriptor, the name and role of each
+    placeholder but the seeds. trainable: of a training step each parameter that requires a gradient, and whether the
+    loss depends on it. num_results: how many of its plain results the model returns.
+    """
 
     graph: Any
     sources: Mapping[Any, tuple[str, SourceRole]]
@@ -47,6 +30,3 @@ class Joint:
     def source_of(self, descriptor: Any) -> tuple[str, SourceRole] | None:
         """Name and role of what a placeholder stands for."""
         return self.sources.get(descriptor)
-
-    def state_of(self, descriptor: Any) -> None:
-        """Nothing, since nobody runs it."""
