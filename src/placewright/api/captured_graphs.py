@@ -183,12 +183,12 @@ class _Captured:
 
     def inference(self, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
         """What runs a graph that has no backward part."""
-        return self._alone(graph)
+        return self._alone(graph, first=True)
 
     def _part(self, graph: torch.fx.GraphModule, inputs: Sequence[Any], *, first: bool) -> Any:
         planned, planner = self._planned, self._planner
         if planned is None:
-            return self._alone(graph)
+            return self._alone(graph, first=first)
         placeholders = graph.graph.find_nodes(op="placeholder")
         program = program_of_graph(
             graph,
@@ -207,25 +207,35 @@ class _Captured:
             planner.run_by(planned, planned.plan)
         return boxed(part)
 
-    def _alone(self, graph: torch.fx.GraphModule) -> Any:
+    def _alone(self, graph: torch.fx.GraphModule, *, first: bool) -> Any:
         """What plans a graph by itself when it first runs, for each set of its open sizes."""
         names = self._planner.names()
         examples = {id(value): names[id(value)] for value in self._examples if id(value) in names}
         self._examples = ()
-        return boxed(PlannedAlone(self._planner, graph, examples, self._is_whole))
+        context = TracingContext.try_get()
+        known = None if context is None else context.fw_metadata
+        static = frozenset(known.static_input_indices if first and known is not None else ())
+        return boxed(PlannedAlone(self._planner, graph, examples, is_whole=self._is_whole, static=static))
 
 
 class PlannedAlone:
     """A graph without a backward part, or one of open sizes: planned when it is called with sizes that are new.
 
-    names: of tensors that are known by identity.
+    names: of tensors that are known by identity. static: places of arguments that stay from call to call.
     """
 
     def __init__(
-        self, planner: GraphPlanner, graph: torch.fx.GraphModule, names: Mapping[int, str], is_whole: bool
-    ) -> None:  # fmt: skip
+        self,
+        planner: GraphPlanner,
+        graph: torch.fx.GraphModule,
+        names: Mapping[int, str],
+        *,
+        is_whole: bool,
+        static: frozenset[int] = frozenset(),
+    ) -> None:
         self._planner = planner
         self._is_whole = is_whole
+        self._static = static
         self._graph = graph
         self._is_open = _is_open(graph)
         self._names = names
@@ -251,7 +261,10 @@ class PlannedAlone:
         planner = self._planner
         graph = _closed(self._graph, arguments) if self._is_open or not _fits(self._graph, arguments) else self._graph
         placeholders = graph.graph.find_nodes(op="placeholder")
-        is_static = [isinstance(given, torch.nn.Parameter) for given in arguments]
+        is_static = [
+            isinstance(given, torch.nn.Parameter) or (place in self._static and isinstance(given, torch.Tensor))
+            for place, given in enumerate(arguments)
+        ]
         driver = planner.devices.places[0].driver
         one = planner.devices.machine.num_devices == 1
         resident = [
@@ -277,7 +290,9 @@ class PlannedAlone:
             return _unplanned(graph)
         planned = planner.planned(program, program.graph, values, joint=False)
         planned.is_whole = self._is_whole
-        part = Part(graph, program)
+        if planner.wishes.given is not None:
+            _check_given(planned.plan, program.graph)
+        part = Part(graph, program, None if planner.wishes.given is None else runs_of(graph))
         planned.likes = [(name, None) for name in part.names]
         planned.parts.append(part)
         planner.run_by(planned, planned.plan)
@@ -307,7 +322,7 @@ def _before_run(planner: GraphPlanner, graph: PlannedGraph, part: Part, first: b
         part.is_new = False
         if not part.fits(given):
             # An op of the user's own returned in forward what its author told PyTorch otherwise.
-            part.instead = PlannedAlone(planner, part.module, {}, graph.is_whole)
+            part.instead = PlannedAlone(planner, part.module, {}, is_whole=graph.is_whole)
             return
         assert part.step is not None
         parameters, tensors = part.program.split(given)
