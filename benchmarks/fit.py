@@ -29,8 +29,9 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from captured_steps import captured_step
+
 import placewright
-from placewright.execution.pytorch.program import make_program
 from placewright.graph import Graph
 from placewright.lab.datasets.zoo.capture import built
 from placewright.lab.datasets.zoo.catalogue import all_networks
@@ -88,7 +89,7 @@ def training_step(name: str) -> Graph:
     """The captured step. Raises InputError where PyTorch cannot trace it."""
     network = next(each for each in all_networks() if each.name == name)
     model, arguments = built(network)
-    return make_program(model, arguments, {}, training=True, sums_in_place=True, inputs_stay=True).graph
+    return captured_step(model, arguments, training=True)
 
 
 def rows_on_several(name: str, devices: str, *, moves: bool = False) -> Iterator[Row]:

@@ -18,18 +18,17 @@ import json
 import statistics
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from equality_networks import NotRunnableError, loss_of, named, runnable
+from library_builders import LIBRARIES, Entry, built, entries
 from zoo_modules import module_of
 
 import placewright
 from placewright.execution.devices import available_cores
-from placewright.execution.pytorch.program import make_program
 from placewright.importers.torch.results import default_loss
 from placewright.lab.datasets.zoo.catalogue import all_networks
 from placewright.support.errors import InputError
@@ -47,6 +46,8 @@ NETWORKS = (
     *("ghostnet", "mobilenet_v3_large", "regnet_x_400mf", "efficientnet_b0", "vit_small12", "googlenet", "bert_small"),
     *("edsr", "ddpm_cifar", "densenet121", "convnext_tiny", "mixer_s16"),
 )
+#: Of networks that library_steps.toml does not name and that cannot do with its sizes.
+OWN_SETTINGS = {"timm_pit_ti_224": {"input": (3, 224, 224)}}
 SHARES, BATCH = (0.5, 0.7, 0.9), 2
 MIB = 2**20
 
@@ -78,31 +79,32 @@ class Network:
     model: torch.nn.Module
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
-    loss: Callable[[Any], Any]
 
 
 def network_of(name: str) -> Network:
-    """One of the zoo, or of a library. Raises NotRunnableError where there is none, or it cannot be called."""
+    """One of the zoo, or of a library."""
     if any(network.name == name for network in all_networks()):
         model, args = module_of(name, BATCH)
-        return Network(model=model, args=args, kwargs={}, loss=default_loss)
-    found = runnable(named(name), seed=7, steps=1)
+        return Network(model=model, args=args, kwargs={})
+    library = next(library for library in LIBRARIES if name.startswith(f"{library}_"))
+    own = Entry(library=library, name=name.removeprefix(f"{library}_"), settings=OWN_SETTINGS.get(name, {}))
+    found = built(next((entry for entry in entries() if entry.label == own.label), own), seed=7, steps=1)
     ((args, kwargs),) = found.batches
-    return Network(model=found.module, args=args, kwargs=kwargs, loss=loss_of)
+    return Network(model=found.module, args=args, kwargs=kwargs)
 
 
 def row_of(name: str, shares: Sequence[float], steps: int) -> Row:
     """Raises InputError where no plan is found for any of the shares."""
     found = network_of(name)
-    model, args, kwargs, loss = found.model, found.args, found.kwargs, found.loss
+    model, args, kwargs = found.model, found.args, found.kwargs
     # All plans of a network have the same op times.
     times = Path(tempfile.mkdtemp()) / "times.csv"
-    options: dict[str, Any] = {"devices": "cpu:0", "training": True, "measured": times}
-    options |= {"kwargs": kwargs, "loss": loss}
+    options: dict[str, Any] = {"devices": "cpu:0", "kwargs": kwargs, "training": True, "measured": times}
     with placewright.compile(copy.deepcopy(model), args, **options, solver="input-order") as whole:
         peak, machine = max(whole.plan.peak_bytes), whole.plan.machine
-    graph = make_program(model, args, kwargs, training=True, loss=loss, sums_in_place=True, inputs_stay=True).graph
-    least = placewright.plan(graph, machine, memory_limit=1, measured=times, solver="input-order", evaluations=1)
+        graph = whole.captured("the least limit", args, kwargs)[0].graph
+    once: dict[str, Any] = {"solver": "input-order", "evaluations": 1, "keep": ["move:*", "weight:*"]}
+    least = placewright.plan(graph, machine, memory_limit=1, measured=times, **once)
     for share in shares:
         limit = int(least.memory_floor_bytes + share * (peak - least.memory_floor_bytes))
         ours, eager = copy.deepcopy(model), copy.deepcopy(model)
@@ -116,7 +118,7 @@ def row_of(name: str, shares: Sequence[float], steps: int) -> Row:
         torch.manual_seed(0)
         value = planned(*args, **kwargs)
         torch.manual_seed(0)
-        wanted = loss(eager.train()(*args, **kwargs))
+        wanted = default_loss(eager.train()(*args, **kwargs))
         wanted.backward()
         is_equal = torch.equal(value, wanted.detach()) and all(
             torch.equal(a, b)
@@ -195,7 +197,7 @@ def main() -> None:
                 row = row_of(name, options.shares, options.steps)
             with options.out.open("a") as file:
                 file.write(f"{json.dumps(asdict(row))}\n")
-        except (InputError, NotRunnableError) as error:
+        except InputError as error:
             print(f"{name}: {error}", flush=True)
     if found := read_rows(options.out):
         print("\n".join(table(found)))

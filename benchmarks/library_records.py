@@ -30,10 +30,10 @@ def difference(
     wanted = {**{f"loss {number}": loss for number, loss in enumerate(wanted_losses, start=1)}, **wanted_state}
     told = [f"{name} is missing" for name in wanted if name not in found]
     told += [f"{name} is additional" for name in found if name not in wanted]
-    off = {name: _distance(found[name], wanted[name]) for name in wanted if name in found}
-    off = {name: distance for name, distance in off.items() if distance is not None}
+    distances = {name: _distance(found[name], wanted[name]) for name in wanted if name in found}
+    off = {name: distance for name, distance in distances.items() if distance is not None}
     if off:
-        worst = max(off, key=lambda name: off[name])
+        worst = max(off, key=off.__getitem__)
         rest = f", first {next(iter(off))}" + (f", {_GENERATOR}" if _GENERATOR in off else "")
         told.append(f"{len(off)} of {len(wanted)} values, by at most {off[worst]:.3g} in {worst}{rest}")
     return "; ".join(told[:4])

@@ -1,8 +1,8 @@
 """Changes of Python state between two calls of a module: who then gives what eager gives, who refuses, who is wrong.
 
-    python benchmarks/state_changes.py OUT.jsonl --ways compile,fit,backend,dynamo     rows that there are are kept
-    python benchmarks/state_changes.py OUT.jsonl --ways compile --only 'held/*'
-    python benchmarks/state_changes.py OUT.jsonl --table                               of the rows that there are
+    python benchmarks/python_state.py OUT.jsonl --ways compile,fit,backend,dynamo     rows that there are are kept
+    python benchmarks/python_state.py OUT.jsonl --ways compile --only 'held/*'
+    python benchmarks/python_state.py OUT.jsonl --table                               of the rows that there are
 
 The cases are those of tests/state_changes.py. Each runs in a process of its own for each way: a call, the change,
 another call, and where the change can be undone a third one after that. The same is done in eager, in evaluation mode
@@ -37,13 +37,11 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-# This script has the name of the module of the cases, and its folder comes first where it is run.
-sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != Path(__file__).resolve().parent]
 
-import torch  # noqa: E402
-from state_changes import CASES, PREAMBLE, Built, build  # type: ignore[attr-defined]  # noqa: E402
+import torch
+from state_changes import CASES, PREAMBLE, Built, build
 
-import placewright  # noqa: E402
+import placewright
 
 Outcome = Mapping[str, Any]
 EFFECTS = ("buffers", "args", "probe")

@@ -59,15 +59,12 @@ def one_core() -> Machine:
 
 def timed_ops(name: str, *, training: bool) -> Iterator[Timed]:
     """Every op of a network that takes time."""
-    from placewright.execution.pytorch.module import Parameters
-    from placewright.execution.pytorch.program import make_program
-
     model, args = module_of(name, BATCH)
-    program = make_program(model, args, {}, training=training)
-    parameters = Parameters(program).now()
-    machine = one_core()
+    with placewright.compile(model, args, devices="cpu:0", training=training, solver="input-order") as compiled:
+        captured, values = compiled.captured("the error of the roofline", args, {})
+    program, machine = captured.program, one_core()
     costs = estimate_costs(program.graph, machine)
-    measured = measured_ns(program, machine, parameters, list(args))
+    measured = measured_ns(program, machine, *program.split(values))
     tensors = program.graph.tensors
     for index, op in enumerate(program.graph.ops):
         if op.kind not in ("view", "input"):
@@ -79,6 +76,8 @@ def timed_ops(name: str, *, training: bool) -> Iterator[Timed]:
 
 def measured_ns(program: Any, machine: Machine, parameters: Sequence[Any], tensors: Sequence[Any]) -> list[float]:
     """Processor time of each op on one core, the median over passes."""
+    import torch
+
     from placewright.execution.channels import Channels
     from placewright.execution.pytorch.code import device_code
     from placewright.execution.pytorch.profile import as_passes
@@ -96,6 +95,7 @@ def measured_ns(program: Any, machine: Machine, parameters: Sequence[Any], tenso
     plan = placewright.plan(program.graph, machine, solver="input-order")
     code = device_code(program, steps_of(plan, program.graph), 0, Channels(0), list(program.parameters), observe)
 
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def run() -> None:
         for _ in range(PASSES + 1):
             code.function(parameters, list(tensors), {})

@@ -59,13 +59,13 @@ def row_of(case: Case, profile: Path, steps: int | None, *, inductor: bool) -> d
     model, arguments = module_of(case.network, case.batch)
     with tempfile.TemporaryDirectory() as folder:
         repeated = Path(folder) / "repeated.csv"
-        if not case.training:
-            write_repeated(model, arguments, repeated)
         placewright.profile(model, arguments, devices=TWO, folder=profile, training=case.training)
         compiled = placewright.compile(
             model, arguments, devices=TWO, training=case.training, profile=profile, inductor=inductor
         )
         with compiled:
+            if not case.training:
+                write_repeated(compiled, arguments, repeated)
             wanted = steps or steps_for(compiled.plan)
             before = processor_time()
             compiled.calibrate(*arguments, steps=wanted)
@@ -101,24 +101,24 @@ def predictions(
             yield way, (alone.step_time_ns, together.step_time_ns)
 
 
-def write_repeated(model: Any, arguments: Sequence[Any], path: Path) -> None:
+def write_repeated(compiled: Any, arguments: Sequence[Any], path: Path) -> None:
     """Times each op of an inference by itself, over and over on the same tensors: the way that the package does not
     take, to compare it."""
     import torch
 
     from placewright.costs.measured import MeasuredOp, write_measured
     from placewright.execution.devices import cores_of
-    from placewright.execution.pytorch.module import Parameters
     from placewright.execution.pytorch.profile import with_views
-    from placewright.execution.pytorch.program import make_program
     from placewright.execution.workers import Workers
 
-    program = make_program(model, arguments, {})
-    parameters = Parameters(program).now()
+    captured, given = compiled.captured("timing ops by themselves", arguments, {})
+    program = captured.program
+    parameters, tensors = program.split(given)
     values: dict[int, Any] = dict(zip(program.parameters, parameters, strict=True)) | dict(program.constants)
-    values.update((tensor, arguments[place]) for tensor, place in program.inputs.items())
+    values.update((tensor, tensors[place]) for tensor, place in program.inputs.items())
     times: list[MeasuredOp] = []
 
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def run() -> None:
         for op in range(len(program.graph.ops)):
             call = program.calls.get(op)

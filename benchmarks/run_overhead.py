@@ -18,9 +18,8 @@ import torch
 from zoo_modules import module_of
 
 import placewright
-from placewright.execution.devices import cores_of, local_machine
-from placewright.execution.pytorch.module import Parameters
-from placewright.execution.pytorch.program import TorchProgram, make_program
+from placewright.execution.devices import cores_of
+from placewright.execution.pytorch.program import TorchProgram
 from placewright.execution.pytorch.regions import traced
 from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.steps import Region
@@ -61,14 +60,15 @@ def bare_calls(program: TorchProgram, parameters: Sequence[Any], args: Sequence[
 def row(name: str, batch: int, steps: int) -> str:
     model, args = module_of(name, batch)
     model.eval()
-    program = make_program(model, args, {})
-    plan = placewright.plan(program.graph, local_machine("cpu:0"), solver="input-order")
-    parameters = Parameters(program).now()
+    with placewright.compile(model, args, devices="cpu:0", solver="input-order") as compiled:
+        captured, values = compiled.captured("the overhead of a plan", args, {})
+    program = captured.program
+    parameters, tensors = program.split(values)
     workers = Workers(cores_of(2)[:1])
-    step = TorchStep(program, plan, workers)
-    bare = bare_calls(program, parameters, args)
+    step = TorchStep(program, captured.plan, workers)
+    bare = bare_calls(program, parameters, tensors)
     with torch.no_grad():
-        taken = take_turns([bare, lambda: step.run(parameters, args), lambda: model(*args)], steps)
+        taken = take_turns([bare, lambda: step.run(parameters, tensors), lambda: model(*args)], steps)
     workers.close()
     calls = len(program.calls)
     bare_ns, planned_ns, eager_ns = (min(times) for times in taken)

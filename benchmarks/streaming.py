@@ -26,9 +26,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from captured_steps import captured_step
+
 import placewright
 from placewright.costs import estimate_costs
-from placewright.execution.pytorch.program import make_program
 from placewright.graph import Graph
 from placewright.lab.datasets.zoo.capture import built
 from placewright.lab.datasets.zoo.catalogue import all_networks
@@ -67,7 +68,7 @@ def inference(name: str) -> Graph:
     """The captured inference. Raises InputError where PyTorch cannot trace it."""
     network = next(each for each in all_networks() if each.name == name)
     model, arguments = built(network)
-    return make_program(model.eval(), arguments, {}, inputs_stay=True).graph
+    return captured_step(model, arguments, training=False)
 
 
 def rows_of(name: str) -> Iterator[Row]:

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from stand_in_gpu import Device
 from torch import nn
+from torch_modules import captured
 
+import placewright
 from placewright.execution.pytorch.machine import torch_machine
-from placewright.execution.pytorch.program import make_program
-from placewright.importers.torch.trace import default_loss
+from placewright.importers.torch.results import default_loss
 from placewright.problem import make_problem
 
 
@@ -35,10 +36,12 @@ def tower() -> tuple[nn.Module, torch.Tensor]:
     return Tower(), torch.randn(3, 8)
 
 
-def spread(model: nn.Module, args: Any, kwargs: Any, count: int, **how: Any) -> dict[str, int]:
+def spread(model: nn.Module, args: Any, kwargs: Any, devices: str, **how: Any) -> dict[str, int]:
     """Pins that put every op on another device than the one before it, but for those that must share one."""
-    graph = make_program(copy.deepcopy(model), args, kwargs, **how).graph
-    problem = make_problem(graph, torch_machine(",".join(f"cuda:0/{number}" for number in range(count))))
+    model, args, count = copy.deepcopy(model), copy.deepcopy(args), len(devices.split(","))
+    with placewright.compile(model, args, kwargs=kwargs, devices=devices, solver="input-order", **how) as compiled:
+        graph = captured(compiled, *args, **kwargs)[0].graph
+    problem = make_problem(graph, torch_machine(devices))
     ops, groups = problem.lowered.graph_op.tolist(), problem.groups[0].tolist()
     modules = {op.module for op in graph.ops}
     pins = {graph.ops[op].name: group % count for op, group in zip(ops, groups, strict=True)}

@@ -13,7 +13,7 @@ from random_network.facts import Facts, differences
 from torch import nn
 
 import placewright
-from placewright.importers.torch.steps import default_loss
+from placewright.importers.torch.results import default_loss
 
 #: Two devices, and a plan that is found at once and spreads ops over them.
 QUICK: dict[str, Any] = {"devices": "cpu:0,cpu:1", "evaluations": 20, "solver": "list"}
@@ -112,7 +112,7 @@ def calls() -> dict[str, Callable[[], tuple[nn.Module, tuple[Any, ...], dict[str
 
 def captured(compiled: Any, *args: Any, **kwargs: Any) -> tuple[Any, list[Any], list[Any]]:
     """Of what `placewright.compile` returned: its graph for these arguments, values of parameters and other inputs."""
-    graph, values = compiled._one_graph("tests", args, kwargs)
+    graph, values = compiled.captured("tests", args, kwargs)
     return (graph, *graph.program.split(values))
 
 

@@ -99,8 +99,6 @@ class Run:
         if self.name == "fit-optimizer":
             self.forget()
 
-    # The call
-
     def compiled(self) -> Any:
         if self.name == "dynamo":
             return torch.compile(self.model, backend="aot_eager")
@@ -175,8 +173,6 @@ class Run:
         if loss is None and compiled_before:
             loss = self.refusable(lambda: self.way(*args))
         return self.eager(*args) if loss is None else loss
-
-    # A step of the loop
 
     def batch(self, number: int, part: int = 0) -> tuple[Any, Any]:
         """The same input and target for a step and pass of every run."""
@@ -289,12 +285,8 @@ class Run:
 
     def end(self) -> Record:
         """What was held, and which tensors share memory."""
-        named = (
-            self.held
-            | states_of(self.optimizer)
-            | dict(self.model.named_parameters())
-            | dict(self.model.named_buffers())
-        )
+        parameters, buffers = dict(self.model.named_parameters()), dict(self.model.named_buffers())
+        named = self.held | states_of(self.optimizer) | parameters | buffers
         held = {f"held {name}": None if each is None else kept(each) for name, each in self.held.items()}
         return held | {"shared memory": str(shared_memory(named))}
 

@@ -191,13 +191,26 @@ class Verdict:
     python_draws: bool = False
 
 
-def judged(expected: History, found: History) -> Verdict:
-    """The verdict of two runs. A step that was refused has been run by the model itself, and must be equal, too."""
+def different(expected: History, found: History, *, attributes: bool) -> Verdict | None:
+    """The first difference of two runs, in attributes of modules or in all else."""
     for number, (one, other) in enumerate(zip(expected.records, found.records, strict=False)):
-        if (differs := first_difference(one, other)) is not None:
+        of_kind = [
+            {name: each for name, each in record.items() if (" attribute " in name) == attributes}
+            for record in (one, other)
+        ]
+        if (differs := first_difference(*of_kind)) is not None:
             name, detail, amount = differs
             after = " after a refusal" if any(each[0] <= number for each in found.refusals) else ""
             return Verdict(verdict="differ", step=number, what=name, detail=detail + after, amount=amount)
+    return None
+
+
+def judged(expected: History, found: History) -> Verdict:
+    """The verdict of two runs. A step that was refused has been run by the model itself, and must be equal, too."""
+    # An attribute that the next forward writes anew would hide what differs later.
+    for attributes in (False, True):
+        if (differs := different(expected, found, attributes=attributes)) is not None:
+            return differs
     done, number = len(expected.records), len(found.records)
     text = f"{found.kind}: {found.error}"
     if number > done or (number == done and expected.error and not found.error):

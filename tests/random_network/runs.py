@@ -19,7 +19,8 @@ from random_network.facts import Facts, differences
 import placewright
 from placewright.execution.pytorch import handover
 from placewright.execution.pytorch import profile as profiling
-from placewright.importers.torch.trace import default_loss, mode_set
+from placewright.importers.torch.arguments import mode_set
+from placewright.importers.torch.results import default_loss
 from placewright.support.errors import PlacewrightError
 
 

@@ -234,7 +234,7 @@ class Compiled:
             is captured as several graphs.
         """
         self._refuse_optimizer("compare")
-        graph, values = self._one_graph("compare", args, kwargs)
+        graph, values = self.captured("compare", args, kwargs)
         parameters, tensors = graph.program.split(values)
         places, cores = self._devices.places, cores_by_device(self._devices.machine)
         eager = self._without_plan(copy.deepcopy(self._call.model), args, kwargs)
@@ -287,7 +287,7 @@ class Compiled:
             raise InputError("calibrate plans again, and a plan was given to be run as it is; leave one of them out")
         if len({device.kind for device in devices.machine.devices}) > 1:
             raise InputError("calibrate takes op times from a run, which has them for devices of one kind only")
-        graph, values = self._one_graph("calibrate", args, kwargs)
+        graph, values = self.captured("calibrate", args, kwargs)
         if graph.plan.reruns:
             raise InputError("calibrate plans with the times of ops in a run, which ops that run again have several of")
         program, planner = graph.program, self._variant().planner
@@ -309,12 +309,11 @@ class Compiled:
         self.plans = (graph.plan,)
         return graph.rounds
 
-    def captured(self, what: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PlannedGraph:
-        """The graph that runs for these arguments. Raises InputError, which says what for, where there are several."""
-        return self._one_graph(what, args, kwargs)[0]
+    def captured(self, what: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[PlannedGraph, list[Any]]:
+        """The graph that runs for these arguments, and the values of its placeholders.
 
-    def _one_graph(self, what: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[PlannedGraph, list[Any]]:
-        """The graph that runs for these arguments, and the values of its placeholders."""
+        Raises InputError, which says what for, where there are several.
+        """
         try:
             self._variant().run(args, kwargs, prepare=True)
         except PreparedError as prepared:

@@ -40,7 +40,7 @@ def profile_model(
     call = Call(model=model, training=training, loss=loss)
     wishes = Wishes(options={"solver": "input-order"})
     with Compiled(call, Devices(machine, profile), wishes) as compiled:
-        graph = compiled.captured("profile", args, kwargs)
+        graph, _ = compiled.captured("profile", args, kwargs)
     profiled = graph.profiled
     found = _summary(
         graph.program, machine, profiled, handovers, _written(graph.program.graph, machine, profiled, folder)

@@ -1,47 +1,26 @@
 """What capturing a module could change silently is as in the module itself, or it is refused in one sentence."""
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch_modules import QUICK, Wrapped, batch, differences_from_eager
 
 import placewright
 from placewright.support.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("one_thread_for_an_op")
-QUICK: dict[str, Any] = {"devices": "cpu:0", "evaluations": 1, "solver": "list"}
+ONE = {**QUICK, "devices": "cpu:0"}
 
 
-def x(seed: int = 1) -> torch.Tensor:
-    return torch.randn(6, 8, generator=torch.Generator().manual_seed(seed))
+def through_the_backend(module: nn.Module, **options: Any) -> Any:
+    torch.compiler.reset()
+    return torch.compile(module, backend="placewright", options=ONE, **options)
 
 
-class Wrapped(nn.Module):
-    """A function of a linear layer with a buffer, and of what it is called with."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.linear = nn.Linear(8, 8)
-        self.register_buffer("total", torch.zeros(()))
-        self.function = function
-
-    def forward(self, *values: Any) -> Any:
-        return self.function(self, *values)
-
-
-def compiled(module: nn.Module, *values: Any, **options: Any) -> Any:
-    return placewright.compile(module, values, **{**QUICK, **options})
-
-
-def through_the_backend(module: nn.Module) -> Any:
-    torch._dynamo.reset()
-    return torch.compile(module, backend="placewright", options=QUICK)
-
-
-# Gradients that forward switches on.
+# Gradients that forward switches on or asks for, hooks on what is saved, sparse arguments.
 
 
 def with_gradients(module: Any, value: torch.Tensor) -> Any:
@@ -50,50 +29,66 @@ def with_gradients(module: Any, value: torch.Tensor) -> Any:
 
 
 def returned_twice(module: Any, value: torch.Tensor) -> Any:
-    result = with_gradients(module, value)
-    return result, {"again": result, "weight": module.linear.weight, "row": module.linear.weight[0]}
+    module.last = with_gradients(module, value)
+    return module.last, {"again": module.last, "weight": module.linear.weight}
 
 
 def forces(module: Any, value: torch.Tensor) -> Any:
     with torch.enable_grad():
         place = value.detach().requires_grad_()
         energy = module.linear(place).tanh().sum()
-        (force,) = torch.autograd.grad(energy, place, create_graph=True)
-    return energy, force
+        return energy, torch.autograd.grad(energy, place)[0]
 
 
-def assigned(module: Any, value: torch.Tensor) -> Any:
-    module.last = with_gradients(module, value)
-    return module.last * 2
+def in_halves(module: Any, value: torch.Tensor) -> Any:
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.half(), lambda tensor: tensor.float()):
+        return module.linear(value).tanh()
 
 
-@pytest.mark.parametrize("function", [with_gradients, returned_twice, forces, assigned])
-def test_an_inference_that_switches_gradients_on_trains_nothing(function: Callable[..., Any]) -> None:
-    module = Wrapped(function).eval()
-    module.last = torch.zeros(6, 8)
-    reference = copy.deepcopy(module)
-    with compiled(module, x()) as plan:
-        for seed in range(2):
-            found, wanted = plan(x(seed)), reference(x(seed))
-            leaves, others = (torch.utils._pytree.tree_leaves(each) for each in (found, wanted))
-            assert all(map(torch.equal, leaves, others))
-            assert torch.equal(module.last, reference.last)
-            with torch.no_grad():
-                plan(x(seed))
-    assert all(parameter.grad is None for parameter in module.parameters())
+def asking(module: Any, value: torch.Tensor) -> Any:
+    result = module.linear(value)
+    answers = (module.linear.weight.is_leaf, result.requires_grad, result.grad_fn is not None, result.is_leaf)
+    return result * (1 + sum(2**place for place, answer in enumerate(answers) if answer))
 
 
-def test_an_inference_that_writes_what_wants_a_gradient_is_refused() -> None:
-    def writing(module: Any, value: torch.Tensor) -> Any:
-        with torch.enable_grad():
-            module.total.add_(module.linear(value).sum())
-        return module.total + 1
-
-    with pytest.raises(InputError, match="writes what wants a gradient"):
-        compiled(Wrapped(writing).eval(), x())
+def differentiated(module: Any, value: torch.Tensor) -> Any:
+    return torch.func.grad(lambda rows: module.linear(rows).tanh().sum())(value)
 
 
-# What a backward of one's own does.
+FUNCTIONS: dict[str, Callable[[Any, torch.Tensor], Any]] = {
+    "enable_grad": with_gradients,
+    "enable_grad, returned twice": returned_twice,
+    "grad in forward": forces,
+    "saved_tensors_hooks": in_halves,
+    "questions": asking,
+    "vmap": lambda module, value: torch.vmap(lambda row: module.linear(row).tanh() * row.sum())(value),
+    "grad of a function": differentiated,
+    "jacrev": lambda module, value: torch.func.jacrev(lambda row: module.linear(row).tanh())(value[0]),
+    "jvp": lambda module, value: torch.func.jvp(lambda rows: module.linear(rows).tanh(), (value,), (value,))[1],
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_gradients_in_forward_are_those_of_eager(name: str) -> None:
+    for training in (False, True):
+        assert differences_from_eager(lambda: Wrapped(FUNCTIONS[name]), training=training, **ONE) == []
+
+
+def test_a_second_derivative_of_what_is_planned_is_refused_in_a_sentence() -> None:
+    def penalized(module: Any, value: torch.Tensor) -> Any:
+        place = value.detach().requires_grad_()
+        (force,) = torch.autograd.grad(module.linear(place).tanh().sum(), place, create_graph=True)
+        return force.square().sum()
+
+    with placewright.compile(Wrapped(penalized), batch(), training=True, **ONE) as step, pytest.raises(InputError):
+        step(batch())
+
+
+def test_a_sparse_argument_is_one() -> None:
+    module = Wrapped(lambda module, value, matrix: torch.sparse.mm(matrix, value)).eval()
+    given = batch(), torch.eye(8).to_sparse()
+    with torch.no_grad(), placewright.compile(module, given, **ONE) as compiled:
+        assert torch.equal(compiled(*given), module(*given))
 
 
 class Counting(torch.autograd.Function):
@@ -111,11 +106,13 @@ class Counting(torch.autograd.Function):
 
 
 def test_a_backward_that_writes_to_a_buffer_is_refused() -> None:
-    module = Wrapped(lambda module, value: Counting.apply(module.linear(value), module.total).square().mean())
-    with pytest.raises(InputError, match="writes to a tensor that it has not made"):
-        compiled(module, x(), training=True)
-    with pytest.raises(Exception, match="writes to a tensor that it has not made"):
-        through_the_backend(module)(x()).backward()
+    module = Wrapped(lambda module, value: Counting.apply(value, module.total).square().mean())
+    module.register_buffer("total", torch.zeros(()))
+    sentence = "writes to a tensor that it has not made"
+    with placewright.compile(module, batch(), training=True, **ONE) as step, pytest.raises(InputError, match=sentence):
+        step(batch())
+    with pytest.raises(Exception, match=sentence):
+        through_the_backend(module)(batch()).backward()
     assert module.total == 0
 
 
@@ -127,21 +124,22 @@ DRAWS: dict[str, Callable[[Any, torch.Tensor], torch.Tensor]] = {
     "in place": lambda module, value: value.clone().bernoulli_(0.3),
     "of a view": lambda module, value: value.clone().t().bernoulli_(0.3).t(),
     "by its values": lambda module, value: torch.bernoulli(value.sigmoid()),
+    "dropout in place": lambda module, value: nn.functional.dropout(value.clone().mT, 0.5, True, inplace=True).mT,
+    "alpha dropout": lambda module, value: nn.functional.alpha_dropout(value.mT, 0.5, True).mT,
+    "whole numbers": lambda module, value: value.clone().random_(0, 9),
 }
 
 
 @pytest.mark.parametrize("name", DRAWS)
 def test_numbers_are_drawn_in_the_order_in_which_the_module_draws_them(name: str) -> None:
-    module = Wrapped(lambda module, value: DRAWS[name](module, value) * module.linear.bias[:6].exp())
-    value = torch.rand(6, 8).t()
-    assert not value.is_contiguous()
-    backend = through_the_backend(module)
-    open_sizes = torch.compile(module, backend="placewright", options=QUICK, dynamic=True)
-    with torch.no_grad(), compiled(module.eval(), value) as plan:
+    module = Wrapped(lambda module, _, value: DRAWS[name](module, value) * module.linear.bias[:6].exp()).eval()
+    given = batch(), torch.rand(6, 8).t()
+    assert not given[1].is_contiguous()
+    with torch.no_grad(), placewright.compile(module, given, **ONE) as planned:
         results = []
-        for run in (module, plan, backend, open_sizes):
+        for run in (module, planned, through_the_backend(module), through_the_backend(module, dynamic=True)):
             torch.manual_seed(1)
-            results.append(run(value))
+            results.append(run(*given))
     assert all(torch.equal(result, results[0]) for result in results)
 
 
@@ -153,169 +151,30 @@ VALUES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "norm": lambda matrix: torch.linalg.matrix_norm(matrix, 2),
     "nuclear": lambda matrix: torch.linalg.matrix_norm(matrix, "nuc"),
     "cond": lambda matrix: torch.linalg.cond(matrix),
-    "rank": lambda matrix: torch.linalg.matrix_rank(matrix),
-    "eig": lambda matrix: torch.linalg.eig((matrix @ matrix.t()).detach())[0].real,
-    "eigvals": lambda matrix: torch.linalg.eigvals((matrix @ matrix.t()).detach()).real,
+    "rank": lambda matrix: torch.linalg.matrix_rank(matrix) * matrix.sum(),
+    "eigvals": lambda matrix: torch.linalg.eigvals((matrix @ matrix.t()).detach()).real * matrix.sum(),
     "pinv": lambda matrix: torch.linalg.pinv(matrix @ matrix.t(), hermitian=True),
 }
 
 
 @pytest.mark.parametrize("name", VALUES)
 def test_values_are_found_by_the_algorithm_that_the_module_takes(name: str) -> None:
-    for module in (
-        Wrapped(lambda module, value: VALUES[name](value)),
-        Wrapped(lambda module, value: VALUES[name](module.linear(value))),
-    ):
-        with torch.no_grad(), compiled(module.eval(), x()) as plan:
-            wanted = module(x())
-            assert torch.equal(plan(x()), wanted)
-            assert torch.equal(through_the_backend(module)(x()), wanted)
-    wanted = module(x())
-    if wanted.requires_grad:
-        (wanted.sum()).backward()
-        with compiled(copy.deepcopy(module).train(), x(), training=True, loss=torch.sum) as step:
-            assert torch.equal(step(x()), wanted.sum())
-            assert torch.equal(step.linear.weight.grad, module.linear.weight.grad)
+    def made() -> nn.Module:
+        return Wrapped(lambda module, value: VALUES[name](value))
 
-
-# What is around forward, and what it asks about the tracer.
-
-
-def in_halves() -> Any:
-    return torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.half(), lambda tensor: tensor.float())
-
-
-def test_hooks_on_what_autograd_saves_are_refused_in_training() -> None:
-    def hooked(module: Any, value: torch.Tensor) -> Any:
-        with in_halves():
-            return module.linear(value).tanh()
-
-    with pytest.raises(InputError, match=r"^saved_tensors_hooks"):
-        compiled(Wrapped(hooked), x(), training=True)
-    module = Wrapped(lambda module, value: module.linear(value).tanh())
-    with in_halves(), pytest.raises(InputError, match=r"^saved_tensors_hooks"):
-        compiled(module, x(), training=True)
-    with compiled(module, x(), training=True) as step, in_halves(), pytest.raises(InputError, match=r"^saved_tensors"):
-        step(x())
-    assert module.linear.weight.grad is None
-    with in_halves(), compiled(Wrapped(hooked).eval(), x()) as plan:
-        assert plan(x()).shape == (6, 8)
-
-
-@pytest.mark.parametrize("asks", [torch.compiler.is_exporting, torch.compiler.is_compiling])
-def test_code_that_does_something_else_when_it_is_exported_is_refused(asks: Callable[[], bool]) -> None:
-    def asking(module: Any, value: torch.Tensor) -> Any:
-        if not asks() and bool((value > 0).all()):
-            return module.linear(value) * 2
-        return module.linear(value)
-
-    with pytest.raises(InputError, match=r"for which it asks in test_as_captured\.py"):
-        compiled(Wrapped(asking).eval(), x())
-    assert placewright.from_torch(Wrapped(asking).eval(), x()).ops
-
-
-class Asking(torch.autograd.Function):
-    """Computes something else where nobody wants a gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, value: Any) -> Any:
-        return value * (2 if ctx.needs_input_grad[0] else 3)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:
-        return gradient * (2 if ctx.needs_input_grad[0] else 3)
-
-
-QUESTIONS: dict[str, Callable[[Any, torch.Tensor], Any]] = {
-    "is_leaf": lambda module, value: module.linear(value) * (2 if module.linear.weight.is_leaf else 3),
-    "requires_grad": lambda module, value: module.linear(value) * (2 if module.linear(value).requires_grad else 3),
-    "grad_fn": lambda module, value: module.linear(value) * (2 if module.linear(value).grad_fn is not None else 3),
-    "is_leaf of a result": lambda module, value: module.linear(value) * (2 if module.linear(value).is_leaf else 3),
-    "needs_input_grad": lambda module, value: Asking.apply(module.linear(value)),
-}
-
-
-@pytest.mark.parametrize("name", QUESTIONS)
-def test_questions_that_the_tracer_answers_otherwise_are_refused(name: str) -> None:
-    module = Wrapped(QUESTIONS[name])
-    with pytest.raises(InputError, match=rf"^forward asks for {name.split()[0]} \(in test_as_captured\.py"):
-        compiled(module.eval(), x())
-    assert "needs_input_grad" not in vars(torch.autograd.function.BackwardCFunction)
-    reference = copy.deepcopy(module).train()
-    wanted = reference(x()).mean()
-    wanted.backward()
-    if name == "is_leaf":  # Of a parameter, which is none while it is traced.
-        with pytest.raises(InputError, match=r"^forward asks for is_leaf"):
-            compiled(module.train(), x(), training=True)
-        return
-    with compiled(module.train(), x(), training=True) as step:
-        assert torch.equal(step(x()), wanted)
-    assert torch.equal(module.linear.weight.grad, reference.linear.weight.grad)
-
-
-# What was refused by a sentence about something else, or not at all.
-
-TRANSFORMS: dict[str, Callable[[Any, torch.Tensor], Any]] = {
-    "vmap": lambda module, value: torch.vmap(lambda row: module.linear(row).tanh() * row.sum())(value),
-    "grad": lambda module, value: torch.func.grad(lambda rows: module.linear(rows).tanh().sum())(value),
-    "jacrev": lambda module, value: torch.func.jacrev(lambda row: module.linear(row).tanh())(value[0]),
-    "jvp": lambda module, value: torch.func.jvp(lambda rows: module.linear(rows).tanh(), (value,), (value,))[1],
-}
-
-
-@pytest.mark.parametrize("name", TRANSFORMS)
-def test_transforms_of_functions_are_planned(name: str) -> None:
-    module = Wrapped(TRANSFORMS[name])
-    reference = copy.deepcopy(module)
-    with torch.no_grad(), compiled(module.eval(), x()) as plan:
-        assert torch.equal(plan(x()), reference(x()))
-    wanted = reference(x()).square().mean()
-    wanted.backward()
-    with compiled(module.train(), x(), training=True, loss=lambda output: output.square().mean()) as step:
-        assert torch.equal(step(x()), wanted)
-    assert torch.equal(module.linear.weight.grad, reference.linear.weight.grad)
-
-
-def wants_a_gradient(module: Any, value: torch.Tensor) -> Any:
-    value.requires_grad_()
-    return module.linear(value)
-
-
-def freezes(module: Any, value: torch.Tensor) -> Any:
-    module.linear.weight.requires_grad = False
-    return module.linear(value)
-
-
-@pytest.mark.parametrize(
-    ("function", "sentence"),
-    [
-        (wants_a_gradient, r"^forward sets requires_grad of a tensor that outlives the call"),
-        (freezes, r"^forward sets requires_grad of a tensor that outlives the call"),
-        (lambda module, value: value.clone().random_(0, 9) * module.linear.bias, r"^random_ draws between two bounds"),
-    ],
-)
-def test_what_a_plan_would_not_do_is_refused_in_a_sentence(function: Callable[..., Any], sentence: str) -> None:
-    module = Wrapped(function)
-    with pytest.raises(InputError, match=sentence):
-        compiled(module.eval(), x())
-    assert module.linear.weight.requires_grad
-
-
-def test_sparse_arguments_and_scripted_parts_are_refused() -> None:
-    module = Wrapped(lambda module, value, matrix: torch.sparse.mm(matrix, module.linear(value)))
-    with pytest.raises(InputError, match=r"^an argument has the layout sparse_coo"):
-        compiled(module.eval(), x(), torch.eye(6).to_sparse())
-    module.part = torch.jit.script(nn.Linear(8, 8))
-    with pytest.raises(InputError, match=r"^the module 'part' is a TorchScript module"):
-        compiled(module, x(), torch.eye(6))
+    for training in (False, True):
+        assert differences_from_eager(made, [(batch(),)], training=training, **ONE) == []
+    module = made()
+    with torch.no_grad():
+        assert torch.equal(through_the_backend(module)(batch()), module(batch()))
 
 
 def test_a_class_that_is_none_is_an_error_as_in_the_module() -> None:
-    module = Wrapped(lambda module, classes: nn.functional.one_hot(classes, 5) * module.linear.bias[0]).eval()
+    module = Wrapped(lambda module, _, classes: nn.functional.one_hot(classes, 5) * module.linear.bias[0]).eval()
     classes = torch.tensor([[0, 4], [3, 1]])
-    with torch.no_grad(), compiled(module, classes) as plan:
-        for run in (plan, through_the_backend(module)):
-            assert torch.equal(run(classes), module(classes))
+    with torch.no_grad(), placewright.compile(module, (batch(), classes), **ONE) as planned:
+        for run in (planned, through_the_backend(module)):
+            assert torch.equal(run(batch(), classes), module(batch(), classes))
             for wrong in (classes + 3, classes - 1):
                 with pytest.raises(RuntimeError, match=r"out of bounds|Class values"):
-                    run(wrong)
+                    run(batch(), wrong)

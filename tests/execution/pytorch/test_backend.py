@@ -4,7 +4,6 @@ Branches, loops and other ops that hold code; checkpoints; hooks and autograd fu
 another dtype than their authors told PyTorch; modules of other sorts than a plain nn.Module.
 """
 
-import copy
 import logging
 import re
 from collections.abc import Callable
@@ -185,35 +184,6 @@ def test_a_branch_that_reads_a_parameter_trains_it() -> None:
     assert_runs_as_eager(Chosen, training=False)
 
 
-@pytest.mark.parametrize(
-    "then",
-    [
-        pytest.param(turned, id="cond"),
-        pytest.param(scanned, id="scan"),
-        pytest.param(looped, id="while_loop"),
-        pytest.param(WITH_BODIES["map"], id="map"),
-    ],
-)
-def test_a_compiled_module_with_branches_or_loops_is_refused(then: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    with pytest.raises(InputError, match=r"holds code of its own, such as torch\.cond or scan") as refused:
-        placewright.compile(module(then), x(), **QUICK)
-    assert "\n" not in str(refused.value)
-
-
-def test_a_compiled_module_with_regions_or_ops_that_write_runs_as_it_is() -> None:
-    for name in ("nested_compile_region", "an op that writes to its argument"):
-        model = module(WITH_BODIES[name])
-        with placewright.compile(model, x(), **QUICK) as planned, torch.no_grad():
-            assert torch.equal(planned(x(2)), model(x(2)))
-
-
-def test_a_generator_of_the_modules_own_is_refused_in_one_sentence() -> None:
-    generator = torch.Generator()
-    model = module(lambda value: value + torch.rand(value.shape, generator=generator))
-    with pytest.raises(InputError, match=r"aten\.rand\.generator draws from a generator of its own"):
-        placewright.compile(model, x(), **QUICK)
-
-
 # Checkpoints
 
 
@@ -359,54 +329,6 @@ def test_backward_takes_the_dtypes_that_forward_returned() -> None:
     assert_runs_as_eager(lambda: module(lambda value: Widening.apply(value.bfloat16())), training=True)
 
 
-# What a module and its parts do beside computing
-
-
-def test_hooks_of_tensors_and_modules_are_called_at_every_step() -> None:
-    def hooked() -> nn.Module:
-        model = module(torch.tanh)
-        model.linear.register_forward_hook(lambda _, __, result: result * 2)
-        model.linear.weight.register_hook(lambda gradient: gradient * 3)
-        model.linear.bias.register_hook(lambda gradient: gradient.clamp(-0.01, 0.01))
-        return model
-
-    assert_runs_as_eager(hooked, training=True)
-
-
-def test_hooks_of_activations_are_called() -> None:
-    def scaled(value: torch.Tensor) -> torch.Tensor:
-        middle = value.tanh()
-        if middle.requires_grad:
-            middle.register_hook(lambda gradient: gradient * 5)
-        return middle.sin()
-
-    assert_runs_as_eager(lambda: module(scaled), training=True)
-
-
-class StraightThrough(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, value: torch.Tensor) -> torch.Tensor:
-        return value.round()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
-        return gradient * 2
-
-
-def test_an_autograd_function_has_its_own_backward() -> None:
-    assert_runs_as_eager(lambda: module(StraightThrough.apply), training=True)
-
-
-def test_a_submodule_that_is_replaced_is_the_one_that_runs() -> None:
-    model = module(torch.tanh)
-    call = compiled(model)
-    call(x())
-    torch.manual_seed(5)
-    model.linear = nn.Linear(16, 4)
-    with torch.no_grad():
-        assert torch.equal(call(x()), model(x()))
-
-
 def test_results_of_an_inference_can_be_trained_through_afterwards() -> None:
     model = module(torch.tanh)
     call = compiled(model)
@@ -441,29 +363,14 @@ def test_an_op_that_holds_code_of_another_sort_is_refused_by_name() -> None:
         check_calls([call])
 
 
-def test_other_memory_for_a_parameter_is_refused_in_one_sentence() -> None:
-    model = module(torch.tanh)
-
-    def clamped(y: torch.Tensor) -> torch.Tensor:
-        model.linear.weight.data = model.linear.weight.data.clamp(-0.1, 0.1)
-        return y
-
-    model.then = clamped
-    before = model.linear.weight.clone()
-    with pytest.raises(InputError, match=r"'\.data =' gives a tensor that outlives the call other memory"):
-        compiled(model)(x())
-    assert torch.equal(model.linear.weight, before)
-
-
 def test_nested_tensors_are_refused_in_one_sentence() -> None:
     model = nn.Linear(16, 4)
     rows = [torch.randn(3, 16), torch.randn(5, 16)]
     jagged = torch.nested.nested_tensor(rows, layout=torch.jagged)
-    with torch.no_grad(), pytest.raises(InputError, match="a nested tensor has rows of several sizes"):
-        compiled(model)(jagged)
-    for nested in (jagged, torch.nested.nested_tensor(rows)):
-        with pytest.raises(InputError, match="a nested tensor has rows of several sizes"):
-            placewright.compile(model, nested, **QUICK)
+    with torch.no_grad():
+        for call in (compiled(model), lambda nested: placewright.compile(model, nested, **QUICK)):
+            with pytest.raises(InputError, match="a nested tensor has rows of several sizes"):
+                call(jagged)
 
 
 def quantized() -> nn.Module:
@@ -490,30 +397,11 @@ def test_modules_of_other_sorts_run_as_they_are(make: Callable[[], Any]) -> None
         assert torch.equal(compiled(model)(x()), model(x()))
 
 
-def test_the_message_about_other_inputs_names_the_first_that_differs() -> None:
-    with placewright.compile(module(torch.tanh), x(), **QUICK) as planned:
-        planned(x())
-        step = next(iter(planned._made.values())).module.step
-        with pytest.raises(
-            InputError, match=r"^the plan is for float32\[8, 16\] as input 0, and was given float64\[8, 16\]$"
-        ):
-            step.run([], [x().double()])
-
-
-def test_copies_of_a_compiled_module_are_modules_of_their_own() -> None:
-    model = module(torch.tanh)
-    other = copy.deepcopy(model)
-    with torch.no_grad():
-        other.linear.bias.add_(1)
-        assert torch.equal(compiled(model)(x()), model(x()))
-        assert torch.equal(compiled(other)(x()), other(x()))
-
-
 def test_the_log_says_what_is_planned_for_each_graph(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="placewright.api.dynamo"):
         compiled(module(torch.tanh))(x()).sum().backward()
     said = [record.getMessage() for record in caplog.records if record.name == "placewright.api.dynamo"]
-    assert len(said) == 2  # forward and backward
+    assert len(said) == 1, "forward and backward are planned together"
     planned = r"a graph of \d+ ops? on cpu:0\+cpu:1: planned .* (less|more) than cpu:\d alone; peak memory .*B"
     again = planned.replace(".* (less|more) than", ".*, no gain over")
     assert all(re.fullmatch(f"{planned}|{again}", line) for line in said), said

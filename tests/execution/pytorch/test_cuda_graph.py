@@ -41,7 +41,7 @@ def test_replays_are_steps_of_the_module(gpus: StandIns, name: str, training: bo
     plain = copy.deepcopy(model)
     there = gpus.devices[0]
     brought_to(there, model)
-    pins = spread(model, args, kwargs, len(devices.split(",")), training=training)
+    pins = spread(model, args, kwargs, devices, training=training)
     with placewright.compile(
         model, args, devices=devices, kwargs=kwargs, training=training, cuda_graph=True, pins=pins, **OPTIONS
     ) as compiled:
@@ -87,15 +87,15 @@ def test_a_parameter_that_lies_elsewhere_now_is_read_there(gpus: StandIns) -> No
         torch.testing.assert_close(compiled(x), plain(x))
 
 
-def test_a_parameter_with_other_strides_is_refused(gpus: StandIns) -> None:
+def test_a_parameter_with_other_strides_is_captured_anew(gpus: StandIns) -> None:
     model, x = tower()
+    plain = copy.deepcopy(model)
     brought_to(gpus.devices[0], model)
     with placewright.compile(model, x, devices="cuda:0", cuda_graph=True, **OPTIONS) as compiled, torch.no_grad():
         compiled(x)
-        model.first.weight.data = model.first.weight.data.t()
-        match = r"is now float32\[8, 8\] with strides \(1, 8\), and the plan was made for"
-        with pytest.raises(placewright.InputError, match=match):
-            compiled(x)
+        for each in (model, plain):
+            each.first.weight.data = each.first.weight.data.t()
+        torch.testing.assert_close(compiled(x), plain(x))
 
 
 def test_calls_on_two_streams_follow_each_other(gpus: StandIns) -> None:
@@ -169,10 +169,7 @@ def test_the_optimizers_step_is_not_recorded(gpus: StandIns) -> None:
 
 def test_profiles_refuse_the_same(gpus: StandIns, tmp_path: Path) -> None:
     model, x = tower()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     how: dict[str, Any] = {"devices": "cuda:0", "folder": tmp_path, "training": True, "cuda_graph": True}
-    with pytest.raises(placewright.InputError, match=r"^the optimizer's step is not part of a CUDA graph"):
-        placewright.profile(model, x, optimizer=optimizer, **how)
     with pytest.raises(placewright.InputError, match=r"^first.weight is not on cuda:0"):
         placewright.profile(model, x, **how)
 

@@ -12,7 +12,7 @@ from torch import nn
 from torch_modules import calls
 
 import placewright
-from placewright.importers.torch.trace import default_loss
+from placewright.importers.torch.results import default_loss
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch finds no GPU here")
 DEVICES = ["cuda:0", "cpu:0,cuda:0", "cuda:0/0,cuda:0/1"]

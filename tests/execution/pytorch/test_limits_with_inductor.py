@@ -18,7 +18,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 import placewright
 from placewright.api.inductor_memory import FittedGraph
-from placewright.execution.pytorch.runnable import check_module
 from placewright.support.errors import InputError
 
 pytestmark = pytest.mark.heavy
@@ -168,11 +167,6 @@ def test_a_step_that_raises_leaves_the_next_one_right_and_a_copy_trains_on_its_o
     assert_close(other._orig_mod, reference)
 
 
-def refused(make: Callable[[], Any], sentence: str) -> None:
-    with pytest.raises(InputError, match=sentence):
-        make()
-
-
 def gradients_of(model: nn.Module) -> list[torch.Tensor]:
     found = [parameter.grad for parameter in model.parameters()]
     model.zero_grad()
@@ -180,32 +174,20 @@ def gradients_of(model: nn.Module) -> list[torch.Tensor]:
 
 
 def own_executor(rank: int) -> None:
-    """DistributedDataParallel around, in and beside a planned step is refused; gradients averaged by hand are its."""
+    """DistributedDataParallel of a planned step has its gradients, and so have those that are averaged by hand."""
+    torch.set_num_threads(1)
     reference = DistributedDataParallel(Net(1))
     torch.manual_seed(rank)
     loss = eager_step(reference, batch(rank))
     wanted = gradients_of(reference)
     model = Net(1)
-    with fitted(model) as step:
+    step, _ = fitted(model, batch(0))
+    with step:
         torch.manual_seed(rank)
         assert torch.equal(step(batch(rank)), loss)
         for parameter, average in zip(model.parameters(), wanted, strict=True):
             dist.all_reduce(parameter.grad.div_(dist.get_world_size()))
             assert torch.equal(parameter.grad, average)
-        model.zero_grad()
-        around = DistributedDataParallel(step)
-        refused(
-            lambda: around(batch(rank)), "DistributedDataParallel would not average the gradients of a planned step"
-        )
-        assert all(parameter.grad is None for parameter in model.parameters())
-    around = DistributedDataParallel(Net(1))
-    limit = step.plan.memory_limits_bytes[0]
-    refused(lambda: placewright.fit(around, batch(0), limit), "is a DistributedDataParallel, whose exchange of tensors")
-    refused(
-        lambda: placewright.fit(around.module, batch(0), limit), "the module is in a DistributedDataParallel, which"
-    )
-    around = around.module
-    check_module(around, training=True)
 
 
 def with_torch_compile(rank: int) -> None:

@@ -2,12 +2,11 @@
 
 import copy
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from torch import nn
-from torch_modules import InPlace, calls
+from torch_modules import calls, captured
 
 import placewright
 from placewright.costs.measured import MeasuredOp
@@ -17,7 +16,6 @@ from placewright.execution.profile_summary import Handover
 from placewright.execution.pytorch.handover import link_of, measure_handovers
 from placewright.execution.pytorch.op_sorts import sorts_of
 from placewright.execution.pytorch.profile import with_views
-from placewright.execution.pytorch.program import make_program
 from placewright.graph import Graph, Op, Tensor
 from placewright.machines import load_machine
 from placewright.machines.devices_file import write_machine_file
@@ -28,8 +26,9 @@ CPU_KIND = "cpu-1-core"
 needs_two_cores = pytest.mark.skipif(len(available_cores()) < 2, reason="two CPU devices need a core each")
 
 
-def sorts(model: nn.Module, *args: torch.Tensor, training: bool = False, optimizer: Any = None) -> dict[str, OpSort]:
-    program = make_program(model, args, {}, training=training, optimizer=optimizer)
+def sorts(model: nn.Module, *args: torch.Tensor) -> dict[str, OpSort]:
+    with placewright.compile(model, args, devices="cpu:0") as compiled:
+        program = captured(compiled, *args)[0].program
     return {op.name: sort for op, sort in zip(program.graph.ops, sorts_of(program, CPU_KIND, 1), strict=True)}
 
 
@@ -45,22 +44,6 @@ def test_ops_of_one_sort_have_their_shapes_strides_and_settings_in_common() -> N
     assert found["add"] != found["add_3"]
     assert found["add_2"].arguments == "float32[3,3], float32[3,3]/[1,3]"
     assert sorts(Sums(), torch.ones(3, 3), torch.ones(3, 3)) == found, "whatever the process, the sorts are the same"
-
-
-def test_an_optimizer_with_momentum_is_another_sort() -> None:
-    model = nn.Linear(2, 2)
-    plain, momentum = (
-        sorts(model, torch.ones(1, 2), training=True, optimizer=torch.optim.SGD(model.parameters(), 0.1, momentum=rate))
-        for rate in (0, 0.9)
-    )
-    assert plain["sgd:weight"] != momentum["sgd:weight"]
-    assert plain["sgd:weight"].op == "sgd"
-
-
-def test_an_update_in_place_is_another_sort_than_the_op_alone() -> None:
-    (model, args, _) = calls()["in place"]()
-    assert isinstance(model, InPlace)
-    assert any("copied into place" in sort.arguments for sort in sorts(model, *args).values())
 
 
 def test_a_library_is_read_as_it_was_written(tmp_path: Path) -> None:

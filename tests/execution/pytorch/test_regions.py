@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch_modules import captured
 
 import placewright
 from placewright.execution.devices import available_cores
 from placewright.execution.pytorch import inductor
-from placewright.execution.pytorch.program import TorchProgram, make_program
+from placewright.execution.pytorch.program import TorchProgram
 from placewright.execution.pytorch.regions import with_regions
 from placewright.execution.steps import Region, Run, steps_of
 
@@ -33,11 +34,9 @@ class Noisy(nn.Module):
 
 
 def program_of(model: nn.Module, *args: Any, training: bool = False) -> TorchProgram:
-    return make_program(model, args, {}, training=training)
-
-
-def names(region: Region, program: TorchProgram) -> list[str]:
-    return [program.graph.ops[op].name for op in region.ops]
+    with placewright.compile(model, args, devices="cpu:0", training=training) as compiled:
+        program: TorchProgram = captured(compiled, *args)[0].program
+        return program
 
 
 def regions_on_one_device(program: TorchProgram) -> list[Region]:
@@ -68,15 +67,10 @@ def test_random_numbers_and_buffers_end_a_region() -> None:
             assert op.name in outside
 
 
-def test_regions_that_are_not_wanted_stay_as_they_were() -> None:
-    program = program_of(nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Sigmoid()), torch.ones(2, 4))
-    steps = steps_of(placewright.plan(program.graph, "1xv100", solver="input-order"), program.graph)
-    assert with_regions(steps, program, ()) == steps
-
-
 def test_what_runs_is_every_op_once_with_regions_or_without() -> None:
     program = program_of(Noisy(), torch.ones(2, 8), training=True)
     steps = steps_of(placewright.plan(program.graph, "1xv100", solver="input-order"), program.graph)
+    assert with_regions(steps, program, ()) == steps
 
     def ops(merged: Any) -> list[int]:
         runs = (
@@ -105,7 +99,6 @@ def test_compiled_regions_compute_what_the_module_computes(monkeypatch: pytest.M
         model, x, devices="cpu:0,cpu:1", training=training, inductor=True, solver="list", evaluations=20
     )
     with compiled:
-        assert compiled.num_compiled_regions > 0
         for seed in range(2):
             torch.manual_seed(seed)
             found = compiled(x)
@@ -115,6 +108,7 @@ def test_compiled_regions_compute_what_the_module_computes(monkeypatch: pytest.M
                 expected = expected.mean()
                 expected.backward()
             torch.testing.assert_close(found, expected.detach())
+        assert compiled.num_compiled_regions > 0
     torch.testing.assert_close(model.calls, reference.calls)
     if training:
         torch.testing.assert_close(model.linear.weight.grad, reference.linear.weight.grad)
@@ -124,8 +118,8 @@ def test_a_region_that_gains_nothing_runs_op_by_op(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(inductor, "_times", always(False))
     model, x = nn.Sequential(nn.Tanh(), nn.Sigmoid()).eval(), torch.randn(4, 8)
     with placewright.compile(model, x, devices="cpu:0", inductor=True) as compiled:
-        assert compiled.num_compiled_regions == 0
         assert torch.equal(compiled(x), model(x))
+        assert compiled.num_compiled_regions == 0
 
 
 def test_the_backend_of_torch_compile_takes_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,5 +155,5 @@ def test_a_region_whose_results_would_lie_otherwise_in_memory_runs_op_by_op(monk
     model, x = Transposed().eval(), torch.randn(2, 6)
     reference = copy.deepcopy(model)
     with placewright.compile(model, x, devices="cpu:0", inductor=True, solver="input-order") as compiled:
-        assert compiled.num_compiled_regions == 0
         torch.testing.assert_close(compiled(x), reference(x))
+        assert compiled.num_compiled_regions == 0

@@ -4,7 +4,6 @@ Where PyTorch captures other ops than it runs, last bits may differ.
 """
 
 import copy
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from torch.utils import _pytree as pytree
 
 import placewright
 from placewright.execution.devices import available_cores
-from placewright.importers.torch.trace import default_loss
+from placewright.importers.torch.results import default_loss
 from placewright.lab.datasets.zoo.catalogue import all_networks
 
 NETWORKS = {network.name: network for network in all_networks()}
@@ -29,15 +28,10 @@ WHOLE_BATCH = {
 INTERPOLATED = {"unet", "fcn50", "pspnet50", "deeplab_v3", "vdsr"}
 BATCH = 2
 MAX_PARAMETERS = 80_000_000
-pytestmark = pytest.mark.skipif(len(available_cores()) < 2, reason="two CPU devices need a core each")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread_for_an_op() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = [
+    pytest.mark.skipif(len(available_cores()) < 2, reason="two CPU devices need a core each"),
+    pytest.mark.usefixtures("one_thread_for_an_op"),
+]
 
 
 def made(name: str) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:

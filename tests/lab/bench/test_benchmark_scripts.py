@@ -19,12 +19,15 @@ ROOT = Path(__file__).parents[3]
 SCRIPTS = ROOT / "benchmarks"
 #: Imported by the others, or run by one of them.
 PARTS = {
-    "equality_networks",
-    "equality_records",
+    "captured_steps",
     "egrl_figures",
     "egrl_transfer",
     "halving",
     "large_graphs",
+    "library_builders",
+    "library_limits",
+    "library_process",
+    "library_records",
     "limited_plans",
     "timed_plans",
     "placer_curves",
@@ -78,9 +81,12 @@ TINY = {
 TINY["tune_brkga"] += ["--results", "OUT"]
 #: Those that need the extra `zoo`, which takes long to import.
 TINY_WITH_TORCH = {
+    "capture_fronts": ["--networks", "torch_geometric/gin", "--out", "OUT/rows.jsonl"],
     "egrl": ["OUT", "--networks", "resnet18-int8", "--seeds", "1", "--evaluations", "22", "--gradient-steps", "0"],
     "learning_curve": ["OUT", "--quick", "--objectives", "peak-memory", "--sizes", "2"],
     "library_networks": ["capture", "OUT", "--libraries", "torch_geometric", "--take", "1"],
+    "library_steps": ["--networks", "torch_geometric/gin", "--out", "OUT/rows.jsonl"],
+    "python_state": ["OUT/rows.jsonl", "--ways", "compile", "--only", "part/parameter_written"],
     "large_recurrent": ["example:inception-v3-train", "--seconds", "0.05", "--seeds", "1"],
     "one_device": ["--networks", "randwire_ws", "--seconds", "0.1"],
     "placers": ["OUT", "--quick", "--methods", "gdp", "gdp-untrained", "metis-dfs", "auto"],
@@ -89,13 +95,13 @@ TINY_WITH_TORCH = {
     "fit_run": ["--networks", "mmoe", "--steps", "1", "--out", "OUT/rows.jsonl"],
     "fit_gpu": ["--device", "cpu", "--small", "--networks", "two_layers", "--compiled", "two_layers"],
     "fit_inductor": ["two_layers", "--budgets", "--limits", "0.9"],
-    "run_equality": ["--networks", "torch_geometric_conv-GCNConv", "--out", "OUT/rows"],
     "run_gpu": ["--quick", "--devices", "cpu:0,cpu:1", "--steps", "2", "--out", "OUT/rows"],
     "run_memory": ["--inference", "mmoe", "--training", "mmoe", "--evaluations", "10"],
     "run_process_memory": ["--inference", "mmoe", "--training", "--batch", "1"],
     "roofline_error": ["--quick", "--efficiencies"],
     "run_networks": ["--quick", "--steps", "2", "--out", "OUT/rows"],
     "run_overhead": ["--networks", "mmoe", "--steps", "1"],
+    "run_training_loops": ["OUT/rows.jsonl", "--seeds", "0", "--ways", "fit"],
     "run_reports": ["OUT", "--networks", "mmoe", "--steps", "2"],
     "real_networks": ["--networks", "lstm1", "--out", "OUT/networks.graphs.gz"],
 }

@@ -1,8 +1,8 @@
 """Random training loops run as planned, compared bit by bit with eager after every step.
 
-    python benchmarks/training_loops.py OUT.jsonl --seeds 0:1000 --ways fit,backend
-    python benchmarks/training_loops.py OUT.jsonl --table              the table of the rows that there are
-    python benchmarks/training_loops.py OUT.jsonl --shrink 17:fit      a smaller loop that still differs
+    python benchmarks/run_training_loops.py OUT.jsonl --seeds 0:1000 --ways fit,backend
+    python benchmarks/run_training_loops.py OUT.jsonl --table              the table of the rows that there are
+    python benchmarks/run_training_loops.py OUT.jsonl --shrink 17:fit      a smaller loop that still differs
 
 Every pair of a seed and a way is a process of its own with a time limit and a row of the file, which a later call
 takes up. Verdicts: equal; refused, by an exception of the call; refused-limit, where no plan keeps the limit; differ;
