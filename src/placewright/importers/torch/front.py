@@ -60,6 +60,7 @@ def trace_joint(
         mode_set(module, training),
         quiet(),
         grouped_products_of_any_dtype(),
+        _layers_in_ops(),
         contextlib.nullcontext() if as_exported else _as_it_runs(),
         torch.inference_mode(False),
         torch.set_grad_enabled(training),
@@ -82,6 +83,18 @@ def trace_joint(
 def _as_it_runs() -> Iterator[None]:
     with kernels_kept(), input_passed_on():
         yield
+
+
+@contextlib.contextmanager
+def _layers_in_ops() -> Iterator[None]:
+    """PyTorch's own transformer layers make their calls one by one, where they would make one of all, of which nobody
+    knows the time."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def _joint(calls: Calls, model: nn.Module, training: bool) -> Joint:

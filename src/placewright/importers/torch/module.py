@@ -27,8 +27,8 @@ def from_torch(
 ) -> Graph:
     """Capture one inference, or one training step: forward, backward, one optimizer op per parameter.
 
-    The module is traced with fake tensors. Nothing is computed and no weight is read, so a module built on the meta
-    device or under FakeTensorMode will do.
+    PyTorch's own compiler reads the module's code. Nothing is computed and no weight is read, so a module built on the
+    meta device or under FakeTensorMode will do.
 
     Parameters
     ----------
@@ -59,8 +59,8 @@ def from_torch(
     MissingExtraError
         Without PyTorch.
     InputError
-        When PyTorch cannot trace the module, sizes stay symbolic, there is nothing to train, or the gradient of a
-        parameter that the loss depends on was not traced.
+        When PyTorch cannot capture the module as one graph, with the line of its code, sizes stay symbolic, there is
+        nothing to train, or the gradient of a parameter that the loss depends on was not traced.
     """
     return captured_graph(
         model, args, kwargs or {}, training=training, optimizer=optimizer, loss=loss, name=name, random_in_order=True

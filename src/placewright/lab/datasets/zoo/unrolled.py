@@ -30,7 +30,8 @@ class UnrolledLanguageModel(nn.Module):
         self.cells = nn.ModuleList(LstmCell(width, width) for _ in range(layers))
 
     def forward(self, tokens: Tensor, labels: Tensor) -> Tensor:  # [batch, length] each -> []
-        states, losses = list[tuple[Tensor, ...]](), []
+        states: list[tuple[Tensor, ...]] = []
+        losses = []
         for token, label in zip(tokens.unbind(1), labels.unbind(1), strict=True):
             below = self.embedding(token)
             states = states or [cell.start(below) for cell in self.cells]
@@ -66,7 +67,8 @@ class UnrolledTranslation(nn.Module):
 
     def _encoded(self, source: Tensor) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
         """What the highest layer says of every word, [batch, length, width], and the last state of every layer."""
-        steps, states = [], list[tuple[Tensor, ...]]()
+        steps = []
+        states: list[tuple[Tensor, ...]] = []
         for word in source.unbind(1):
             below = self.source(word)
             states = states or [cell.start(below) for cell in self.encoder]
