@@ -1,4 +1,4 @@
-"""The private names of PyTorch that the package stands on: docs/compatibility.md lists them, and this release has them."""
+"""The private names of PyTorch that the package stands on: docs/compatibility.md lists them, this release has them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import importlib
 import re
 from collections.abc import Iterator
-from functools import reduce
+from functools import cache, reduce
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ def documented() -> list[str]:
     return re.findall(r"`(torch\.[\w.]+)`", section)
 
 
+@cache
 def used() -> set[str]:
     found: set[str] = set()
     for path in (ROOT / "src").rglob("*.py"):
@@ -38,8 +39,14 @@ def _names(tree: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "torch":
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Attribute) and id(node) not in inner:
-            parts = ast.unparse(node)
-            if re.fullmatch(r"torch(\.\w+)+", parts) and not parts.startswith("torch.ops."):
+            root: ast.expr = node
+            while isinstance(root, ast.Attribute):
+                root = root.value
+            if (
+                isinstance(root, ast.Name)
+                and root.id == "torch"
+                and not (parts := ast.unparse(node)).startswith("torch.ops.")
+            ):
                 yield parts
 
 

@@ -53,19 +53,6 @@ def test_where_nothing_fits_a_sentence_says_so_and_names_the_op() -> None:
         placewright.fit(network(), torch.randn(512, 32), "1KiB")
 
 
-@pytest.mark.parametrize(
-    ("limit", "sentence"),
-    [
-        (-1, "memory_limit is -1; it must be a whole number from 0"),
-        (float("nan"), "memory_limit is nan; it must be a whole number from 0"),
-        ("8 apples", "size '8 apples' has the unknown unit 'apples'"),
-    ],
-)
-def test_limits_that_are_none_are_refused(limit: Any, sentence: str) -> None:
-    with pytest.raises(InputError, match=sentence):
-        placewright.fit(network(), torch.randn(4, 32), limit)
-
-
 def test_a_module_on_two_devices_is_refused() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2, device="meta"))
     with pytest.raises(InputError, match="the module lies on cpu, meta; fit is for one device"):

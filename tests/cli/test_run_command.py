@@ -118,7 +118,7 @@ def test_a_plan_for_something_else_is_refused(placewright: Placewright, net: Pat
     assert placewright("run", f"{net}:build", "--steps", "1", "-o", plan).code == 0
     outcome = placewright("run", f"{EXAMPLE}:build", plan)
     assert outcome.code == 2
-    assert "the plan is not a plan for 'Towers'" in outcome.err
+    assert "the plan of 'Sequential' is for another module or other arguments" in outcome.err
     outcome = placewright("run", f"{net}:build", plan, "-d", "cpu:0")
     assert outcome.code == 2
     assert "the plan is for 2 devices, and devices names 1" in outcome.err

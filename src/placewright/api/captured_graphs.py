@@ -131,6 +131,8 @@ class _Captured:
             labels=self._labels,
             sums_in_place=sums,
         )
+        if planner.wishes.given is not None:
+            _check_given(planner.wishes.given, read.graph)
         theirs = read.run_again_in(parts[1])
         with planner.running_once(read.once):
             again = rewritten_program(program, theirs)
@@ -139,8 +141,6 @@ class _Captured:
                 planned = planner.planned(program, read.graph, values, joint=True)
         planned.likes = [(node.name, node.meta["val"]) for node in placeholders]
         planned.is_whole = self._is_whole
-        if planner.wishes.given is not None:
-            _check_given(planner.wishes.given, read.graph)
         if planned.plan.reruns:
             parts = read.parted(planned.plan.reruns, static, planned.plan.device_of)
         else:
@@ -288,10 +288,10 @@ class PlannedAlone:
         values = [given for given in arguments if isinstance(given, torch.Tensor)]
         if all(op.kind == "view" for op in program.graph.ops):
             return _unplanned(graph)
+        if planner.wishes.given is not None:
+            _check_given(planner.wishes.given, program.graph)
         planned = planner.planned(program, program.graph, values, joint=False)
         planned.is_whole = self._is_whole
-        if planner.wishes.given is not None:
-            _check_given(planned.plan, program.graph)
         part = Part(graph, program, None if planner.wishes.given is None else runs_of(graph))
         planned.likes = [(name, None) for name in part.names]
         planned.parts.append(part)
@@ -345,12 +345,14 @@ def _value_of(node: Any, examples: Sequence[Any]) -> Any:
 
 
 def _check_given(plan: Plan, graph: Graph) -> None:
-    """Raises InputError where a plan lacks an op of the graph that is to run."""
-    named = {op.name for op in plan.ops}
-    missing = [op.name for op in graph.ops if op.kind not in ("view", "input") and op.name not in named]
-    if missing:
+    """Raises InputError where a plan has other ops than the graph that is to run, but for updates and an optimizer."""
+    ours = {op.name for op in graph.ops if op.kind not in ("view", "input")}
+    theirs = {op.name.split("@")[0] for op in plan.ops if op.kind not in ("input", "optimizer")}
+    others = sorted(ours - theirs) or sorted(name for name in theirs - ours if not name.startswith("copy:"))
+    if others:
         raise InputError(
-            f"the plan of '{plan.graph_name}' is for another module or other arguments: it has no op '{missing[0]}'"
+            f"the plan of '{plan.graph_name}' is for another module or other arguments: only one of both has an op "
+            f"'{others[0]}'"
         )
 
 
@@ -374,6 +376,7 @@ def _fits(graph: Any, arguments: Sequence[Any]) -> bool:
     return all(
         (node.meta["val"].shape, node.meta["val"].dtype) == (given.shape, given.dtype)
         for node, given in zip(placeholders, arguments, strict=True)
+        if isinstance(given, torch.Tensor) and isinstance(node.meta["val"], torch.Tensor)
     )
 
 

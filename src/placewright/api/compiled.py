@@ -43,11 +43,13 @@ from placewright.execution.workers import Workers
 from placewright.importers.source_lines import source_of_frames
 from placewright.importers.torch.arguments import bind, mode_set
 from placewright.importers.torch.results import check_loss, default_loss
-from placewright.support.errors import InputError
+from placewright.support.errors import InputError, shown
 from placewright.support.quantities import format_bytes
 from placewright.support.torch_threads import torch_threads
 from placewright.terminal.run_table import run_table
 
+#: What is returned where nothing has run.
+_NOTHING = object()
 #: How often PyTorch may capture a module anew, for other shapes or for other values that its Python reads.
 _MOST_CAPTURES = 64
 
@@ -103,6 +105,11 @@ class Compiled:
             check_solver(wishes.options.get("solver", "auto"))
             if not devices.on_host:
                 raise InputError("placements are measured on CPU devices; leave out measure_placements, or the others")
+        if call.optimizer is not None and not isinstance(call.optimizer, Optimizer):
+            raise InputError(
+                "the optimizer must be one of torch.optim that holds the module's parameters, and this is a "
+                f"{shown(type(call.optimizer).__name__)}"
+            )
         self._call = call
         self._devices = devices
         self._wishes = wishes
@@ -163,7 +170,8 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the module, or one training step, on arguments as the module takes them."""
         self._check_mode()
-        variant = self._variant()
+        self._devices.compute_as_caller()
+        variant = self._variant(args, kwargs)
         if self._is_checked or not self._may_check(variant):
             result = variant.run(args, kwargs)
         else:
@@ -207,7 +215,7 @@ class Compiled:
 
         Of a module that is captured as several graphs it is the first.
         """
-        variant = self._variant()
+        variant = self._variant(args, kwargs)
         with suppress(PreparedError):
             variant.run(args, kwargs, prepare=True)
         self.plans = variant.plans
@@ -290,7 +298,7 @@ class Compiled:
         graph, values = self.captured("calibrate", args, kwargs)
         if graph.plan.reruns:
             raise InputError("calibrate plans with the times of ops in a run, which ops that run again have several of")
-        program, planner = graph.program, self._variant().planner
+        program, planner = graph.program, self._variant(args, kwargs).planner
         parameters, tensors = program.split(values)
         workers = Workers(cores_by_device(devices.machine)[:1])
         with planner.kept_times() as folder:
@@ -315,23 +323,24 @@ class Compiled:
         Raises InputError, which says what for, where there are several.
         """
         try:
-            self._variant().run(args, kwargs, prepare=True)
+            self._variant(args, kwargs).run(args, kwargs, prepare=True)
         except PreparedError as prepared:
             if prepared.graph.is_whole:
                 return prepared.graph, prepared.values
         raise InputError(f"{what} is for modules that PyTorch captures as one graph")
 
-    def _variant(self) -> _Variant:
-        """What runs beside the gradients that are there now."""
-        call, gradient_bytes = self._call, 0
+    def _variant(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Variant:
+        """What runs beside the gradients that are there now, for arguments that share memory as these do."""
+        call, gradient_bytes, sharing = self._call, 0, _sharing(args, kwargs)
         if call.training and self._wishes.options.get("memory_limit") is not None:
             gradients = {id(each.grad): each.grad for each in call.model.parameters() if each.grad is not None}
             gradient_bytes = sum(gradient.nbytes for gradient in gradients.values() if not gradient.is_sparse)
         with self._lock:
             self._variants = [each for each in self._variants if not each.planner.classes.have_changed()]
-            found = next((each for each in self._variants if each.has_room(gradient_bytes)), None)
+            own = (each for each in self._variants if each.sharing == sharing)
+            found = next((each for each in own if each.has_room(gradient_bytes)), None)
             if found is None:
-                found = _Variant(call, self._devices, self._wishes)
+                found = _Variant(call, self._devices, self._wishes, sharing)
                 self._variants.append(found)
         found.make_room(gradient_bytes)
         return found
@@ -403,9 +412,14 @@ class Compiled:
 
 
 class _Variant:
-    """The module as `torch.compile` runs it, with plans of its graphs."""
+    """The module as `torch.compile` runs it, with plans of its graphs.
 
-    def __init__(self, call: Call, devices: Devices, wishes: Wishes) -> None:
+    sharing: of each tensor among the arguments the first that lies in its memory, which PyTorch guards only where some
+    do.
+    """
+
+    def __init__(self, call: Call, devices: Devices, wishes: Wishes, sharing: tuple[int, ...]) -> None:
+        self.sharing = sharing
         self._call = call
         self._now = threading.local()
         held = [*call.model.parameters(), *call.model.buffers()]
@@ -422,7 +436,9 @@ class _Variant:
         self._state_bytes = 0
         if call.optimizer is not None and self.planner.limit is not None:
             self._state_bytes = self._room_for(call.optimizer, self.planner.limit)
-        self._compiled = torch.compile(self._step(), backend=_backend_of(self.planner), dynamic=False)
+        #: While PyTorch captures all of the call as one graph; otherwise the same with several.
+        self._is_whole = True
+        self._compiled = self._captured_by_pytorch()
         has_recurrent = any(isinstance(module, nn.RNNBase) for module in call.model.modules())
         self._settings = {
             # By default PyTorch takes it that hooks of submodules stay what they are.
@@ -439,7 +455,7 @@ class _Variant:
         return tuple(graph.plan for graph in ran)
 
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, prepare: bool = False) -> Any:
-        """Makes the call. prepare: instead raises PreparedError before the first graph runs."""
+        """Makes the call. prepare: instead raises PreparedError before the first graph runs, where it is one graph."""
         call, now = self._call, self._now
         now.call, now.ran = (args, kwargs), []
         try:
@@ -448,8 +464,8 @@ class _Variant:
                 self.planner.noting(now.ran, prepare=prepare),
                 mode_set(call.model, call.training),
             ):
-                result = self._compiled(*args, **kwargs)
-                if not call.training:
+                result = self._called(args, kwargs, prepare=prepare)
+                if not call.training or result is _NOTHING:
                     return result
                 check_loss(result)
                 result.backward()
@@ -463,6 +479,24 @@ class _Variant:
             raise InputError(f"PyTorch cannot capture {type(call.model).__name__}: {_why(error)}") from error
         finally:
             now.call = None
+
+    def _called(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, prepare: bool) -> Any:
+        if self._is_whole:
+            try:
+                return self._compiled(*args, **kwargs)
+            except Unsupported:
+                # Nothing has run so far. What several graphs compute is autograd's to put together.
+                self._is_whole = False
+                self.planner.may_train = True
+                self._compiled = self._captured_by_pytorch()
+        return _NOTHING if prepare else self._compiled(*args, **kwargs)
+
+    def _captured_by_pytorch(self) -> Callable[..., Any]:
+        backend = _backend_of(self.planner)
+        compiled: Callable[..., Any] = torch.compile(
+            self._step(), backend=backend, dynamic=False, fullgraph=self._is_whole
+        )
+        return compiled
 
     def _step(self) -> Callable[..., Any]:
         model, loss = self._call.model, self._call.loss or default_loss
@@ -501,6 +535,18 @@ class _Variant:
                 f"states and what it computes with, and the limit is {format_bytes(limit)}"
             )
         return found.state_bytes
+
+
+def _sharing(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[int, ...]:
+    """Of each tensor among the arguments the place of the first that lies in the same memory; empty where none do."""
+    leaves = (leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor))
+    first: dict[int, int] = {}
+    found = tuple(
+        first.setdefault(leaf.untyped_storage()._cdata, place)
+        for place, leaf in enumerate(leaves)
+        if leaf.layout == torch.strided and not leaf.is_nested
+    )
+    return found if len(first) < len(found) else ()
 
 
 def _needed_by(model: nn.Module, optimizer: Optimizer, found: OptimizerMemory) -> int:

@@ -7,6 +7,7 @@ torch is known to be present.
 from __future__ import annotations
 
 import logging
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -116,6 +117,13 @@ class Devices:
     def _start(self) -> None:
         self.places: list[Place] = places_of([device.name for device in self.machine.devices])
         self.workers = Workers(cores_by_device(self.machine))
+        self._flushes = _flushes_denormals()
+
+    def compute_as_caller(self) -> None:
+        """Has threads that take numbers which are too small for zeros where the caller does: new ones do as it."""
+        if self._flushes != (flushes := _flushes_denormals()):
+            self.workers.close()
+            self._flushes = flushes
 
     def __getstate__(self) -> dict[str, Any]:
         """Without places and threads, which a process has for itself."""
@@ -377,3 +385,8 @@ def _like(value: Any) -> Any:
     return torch.empty_strided(tuple(value.shape), tuple(value.stride()), dtype=value.dtype, device=value.device).fill_(
         1
     )
+
+
+def _flushes_denormals() -> bool:
+    """Whether this thread takes numbers that are too small for zeros: torch.set_flush_denormal."""
+    return sys.float_info.min / 2 == 0.0

@@ -175,6 +175,7 @@ def test_profiles_refuse_the_same(gpus: StandIns, tmp_path: Path) -> None:
 
 
 def test_the_backend_of_torch_compile_does_not_record(gpus: StandIns) -> None:
+    torch.compiler.reset()
     model, x = tower()
     compiled = torch.compile(model, backend="placewright", options={"devices": "cuda:0", "cuda_graph": True})
     with pytest.raises(Exception, match=r"the backend launches ops one by one"):

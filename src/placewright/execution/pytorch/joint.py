@@ -149,7 +149,7 @@ class JointGraph:
         """A copy without writes, forward first."""
         read, made = fx.Graph(), dict[fx.Node, fx.Node]()
         nodes = [node for node in self._joint.graph.nodes if node.op != "output" and node.target is not _COPY]
-        for node in sorted(nodes, key=lambda node: (node.op == "call_function", node not in self._forward)):
+        for node in sorted(nodes, key=lambda node: (1 + (node not in self._forward)) * (node.op == "call_function")):
             made[node] = read.node_copy(node, made.__getitem__)
             self._of[made[node]] = node
         read.output(tuple(made[node] if isinstance(node, fx.Node) else node for node in results))
