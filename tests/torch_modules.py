@@ -160,8 +160,8 @@ def differences_from_eager(
         if is_planned:
             before = Facts().module(model).generators()
             before.read("arguments", given)
-            wanted = {"loss": loss} if training else {}
-            call = placewright.compile(model, given[0], training=training, **wanted, **{**QUICK, **options})
+            wanted: dict[str, Any] = {**QUICK, **options, **({"loss": loss} if training else {})}
+            call = placewright.compile(model, given[0], training=training, **wanted)
             after = Facts().module(model).generators()
             after.read("arguments", given)
             planning = [f"planning: {each}" for each in differences(before, after, ids=True)]
@@ -182,4 +182,4 @@ def differences_from_eager(
         facts.read("results", results)
         facts.read("arguments", given)
         found.append(facts)
-    return planning + list(differences(*found, tolerance))
+    return planning + list(differences(found[0], found[1], tolerance))

@@ -29,7 +29,8 @@ class Layer(nn.Module):
 
     def __init__(self, after: Any) -> None:
         super().__init__()
-        self.layer, self.after, self.calls, self.seen = nn.Linear(8, 8), after, 0, []
+        self.layer, self.after, self.calls = nn.Linear(8, 8), after, 0
+        self.seen: list[Any] = []
 
     def forward(self, x: Any) -> Any:
         self.calls += 1

@@ -348,7 +348,9 @@ def _check_given(plan: Plan, graph: Graph) -> None:
     """Raises InputError where a plan has other ops than the graph that is to run, but for updates and an optimizer."""
     ours = {op.name for op in graph.ops if op.kind not in ("view", "input")}
     theirs = {op.name.split("@")[0] for op in plan.ops if op.kind not in ("input", "optimizer")}
-    others = sorted(ours - theirs) or sorted(name for name in theirs - ours if not name.startswith("copy:"))
+    others = sorted(ours - theirs) or sorted(
+        name for name in theirs - ours if not name.startswith(("copy:", "tangents"))
+    )
     if others:
         raise InputError(
             f"the plan of '{plan.graph_name}' is for another module or other arguments: only one of both has an op "

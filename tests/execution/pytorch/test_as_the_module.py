@@ -110,7 +110,12 @@ def test_state_is_that_of_eager_and_planning_changes_none(name: str) -> None:
 
 def logged() -> tuple[Callable[[], Any], Then]:
     log: list[int] = []
-    return lambda: log, lambda module, y: (log.append(1), y * 2)[1]
+
+    def then(module: Any, y: Any) -> Any:
+        log.append(1)
+        return y * 2
+
+    return lambda: log, then
 
 
 def added_to() -> tuple[Callable[[], Any], Then]:

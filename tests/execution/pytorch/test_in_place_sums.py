@@ -226,8 +226,9 @@ def test_devices_that_could_share_the_ops_add_no_gradients_in_place() -> None:
 
 def test_a_step_on_an_accelerator_adds_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     StandIns(1).install(monkeypatch.setattr)
+    cores = available_cores()[:1]
     for module in (host, machine):
-        monkeypatch.setattr(module, "available_cores", lambda cores=available_cores()[:1]: cores)
+        monkeypatch.setattr(module, "available_cores", lambda: cores)
     for seed in range(3):
         assert_trains_as_the_module(Readers(seed), torch.randn(6, 8), devices="cuda:0")
 

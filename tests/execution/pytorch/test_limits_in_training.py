@@ -465,7 +465,8 @@ def test_a_limit_above_the_peak_changes_nothing_and_the_plan_says_so() -> None:
 def test_a_limit_below_the_largest_op_is_refused_before_anything_runs(limit: Any) -> None:
     model = Net(1)
     before = copy.deepcopy(model)
-    for how in ({"training": True, "loss": square}, {}):
+    ways: list[dict[str, Any]] = [{"training": True, "loss": square}, {}]
+    for how in ways:
         torch.manual_seed(3)
         with pytest.raises(InputError, match=r"no plan (can fit|was found that fits): .* missing on cpu:0; every plan"):
             placewright.compile(model, batch(0), devices="cpu:0", memory_limit=limit, **how)

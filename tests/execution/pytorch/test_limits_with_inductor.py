@@ -70,7 +70,9 @@ def test_loops_with_accumulation_validation_and_a_last_batch_train_as_in_eager(k
     model, reference = Layers(), Layers()
     call, graphs = compiled(model, LIMIT, dynamic=False)
     for each, step in ((model, call), (reference, reference)):
-        optimizer = OPTIMIZERS[kind](each.parameters())
+        make = OPTIMIZERS[kind]
+        assert make is not None
+        optimizer = make(each.parameters())
         for number in range(6):
             rows = ROWS_HERE if number < 5 else 24
             eager_step(step, batch(number, rows), lambda out: square(out) / 2)
@@ -99,7 +101,7 @@ def test_autocast_around_the_call_and_in_forward_stays_within_its_tolerance(insi
     reference = copy.deepcopy(model)
     call, graphs = compiled(model, LIMIT, dynamic=False)
     for each, step in ((model, call), (reference, reference)):
-        optimizer = OPTIMIZERS["momentum"](each.parameters())
+        optimizer = torch.optim.SGD(each.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
         scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
         for number in range(3):
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=not inside):

@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.usefixtures("one_thread_for_an_op"),
 ]
 #: Other places and orders of the same ops.
-PLACED = {"solver": "random-placement", "evaluations": 20}
+PLACED: dict[str, Any] = {"solver": "random-placement", "evaluations": 20}
 
 
 def ones() -> torch.Tensor:
