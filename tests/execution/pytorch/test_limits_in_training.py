@@ -274,6 +274,7 @@ def test_a_step_stays_within_its_limit_and_is_that_of_eager(name: str, kind: str
         assert in_use(model, x, lambda: step(x), own) <= limit + NUMBERS
         assert any(plan.reruns for plan in step.plans)
         assert max(plan.peak_bytes[0] for plan in step.plans) <= limit
+        assert len(step._variants) == 1, "calls that find no gradients are planned once"
 
 
 @pytest.mark.parametrize("seed", [4, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(5, 25))])
