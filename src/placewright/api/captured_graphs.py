@@ -8,10 +8,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
+import torch._inductor.config
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch._aot_autograd import descriptors
 from torch._guards import TracingContext
@@ -51,7 +53,9 @@ def compile_graph(planner: GraphPlanner, module: Any, example_inputs: Sequence[A
     )
     split_layers(module.graph)
     module.recompile()
-    with kernels_kept(), nullcontext() if planner.may_train else torch.no_grad():
+    # With this PyTorch keeps draws that nothing reads: what is drawn later depends on them.
+    draws_kept = torch._inductor.config.patch(fallback_random=True)
+    with draws_kept, kernels_kept(), nullcontext() if planner.may_train else torch.no_grad():
         compiled = compiler(module, example_inputs)
     if planner.may_train:
         return compiled
@@ -134,6 +138,9 @@ class _Captured:
         if planner.wishes.given is not None:
             _check_given(planner.wishes.given, read.graph)
         theirs = read.run_again_in(parts[1])
+        mode = {"mode": "training"}
+        read.graph = replace(read.graph, metadata={**read.graph.metadata, **mode})
+        program = replace(program, graph=replace(program.graph, metadata={**program.graph.metadata, **mode}))
         with planner.running_once(read.once):
             again = rewritten_program(program, theirs)
             planned = planner.planned(again, rewritten(read.graph, theirs).graph, values, joint=True)
@@ -292,7 +299,9 @@ class PlannedAlone:
             _check_given(planner.wishes.given, program.graph)
         planned = planner.planned(program, program.graph, values, joint=False)
         planned.is_whole = self._is_whole
-        part = Part(graph, program, None if planner.wishes.given is None else runs_of(graph))
+        given = planner.wishes.given
+        by_name = given is not None and not (given.reruns or given.moves)
+        part = Part(graph, program, runs_of(graph) if by_name else None)
         planned.likes = [(name, None) for name in part.names]
         planned.parts.append(part)
         planner.run_by(planned, planned.plan)
@@ -326,7 +335,8 @@ def _before_run(planner: GraphPlanner, graph: PlannedGraph, part: Part, first: b
             return
         assert part.step is not None
         parameters, tensors = part.program.split(given)
-        with unchanged(part.step.overwritten(parameters, tensors), places=part.step.places):
+        changed = part.step.overwritten(parameters, tensors)
+        with _disable_current_modes(), torch.no_grad(), unchanged(changed, places=part.step.places):
             if planner.wishes.inductor:
                 part.step.compile_regions(parameters, tensors)
             if planner.devices.is_recorded:
@@ -347,7 +357,9 @@ def _value_of(node: Any, examples: Sequence[Any]) -> Any:
 def _check_given(plan: Plan, graph: Graph) -> None:
     """Raises InputError where a plan has other ops than the graph that is to run, but for updates and an optimizer."""
     ours = {op.name for op in graph.ops if op.kind not in ("view", "input")}
-    theirs = {op.name.split("@")[0] for op in plan.ops if op.kind not in ("input", "optimizer")}
+    moved = tuple(move.tensor for move in plan.moves)
+    planned = (op for op in plan.ops if op.kind not in ("input", "optimizer") and not op.name.startswith(moved))
+    theirs = {op.name.split("@")[0] for op in planned}
     others = sorted(ours - theirs) or sorted(
         name for name in theirs - ours if not name.startswith(("copy:", "tangents"))
     )

@@ -10,6 +10,7 @@ import builtins
 import copy
 import re
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -20,14 +21,14 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._dynamo.exc import FailOnRecompileLimitHit, TorchRuntimeError, Unsupported
+from torch._dynamo.exc import FailOnRecompileLimitHit, TorchRuntimeError, Unsupported, UserError
 from torch.optim import Optimizer
 from torch.utils import _pytree as pytree
 
 from placewright.api.beside_one_device import beside_first_device
 from placewright.api.calibration import Calibration
 from placewright.api.captured_graphs import compile_graph
-from placewright.api.dynamo import RefusedError
+from placewright.api.dynamo import passed_through
 from placewright.api.measured_placements import check_solver
 from placewright.api.planned_graphs import Devices, GraphPlanner, PlannedGraph, PreparedError, Wishes
 from placewright.api.profiles import mode_name
@@ -140,12 +141,9 @@ class Compiled:
     @property
     def peak_bytes(self) -> int:
         """What a step of one device holds at the most, with the optimizer's states and its step."""
-        call, saved = self._call, 0
-        peaks = []
-        for graph in self._variants[-1].planner.graphs:
-            peaks.append(graph.plan.peak_bytes[0] + saved)
-            saved += graph.saved_bytes
-        if call.optimizer is None:
+        call = self._call
+        peaks = [plan.peak_bytes[0] for plan in self.plans]
+        if call.optimizer is None or not peaks:
             return max(peaks, default=0)
         found = optimizer_memory(call.optimizer)
         return max(*(peak + found.state_bytes for peak in peaks), _needed_by(call.model, call.optimizer, found))
@@ -483,6 +481,11 @@ class _Variant:
                     f"{type(call.model).__name__} takes a gradient of a gradient, which no graph that PyTorch compiles "
                     "has; leave the part that does so out of what is planned, by torch.compiler.disable"
                 ) from error
+            if "found no compiled frames" in str(error):
+                raise InputError(
+                    "PyTorch compiles nothing inside of a TorchDispatchMode, such as a counter of FLOPs; call the "
+                    "module itself there"
+                ) from error
             if not isinstance(error, (TorchRuntimeError, Unsupported)):
                 raise
             raise InputError(f"PyTorch cannot capture {type(call.model).__name__}: {_why(error)}") from error
@@ -493,7 +496,13 @@ class _Variant:
         if self._is_whole:
             try:
                 return self._compiled(*args, **kwargs)
-            except Unsupported:
+            except (Unsupported, UserError) as error:
+                if self.planner.limit is not None:
+                    warnings.warn(
+                        f"{type(self._call.model).__name__} is captured as several graphs, each of which keeps the "
+                        f"memory limit, and not all of them together: {_why(error)}",
+                        stacklevel=5,
+                    )
                 # Nothing has run so far. What several graphs compute is autograd's to put together.
                 self._is_whole = False
                 self.planner.may_train = True
@@ -523,12 +532,10 @@ class _Variant:
 
     def has_room(self, gradient_bytes: int) -> bool:
         """Whether all plans keep the limit beside so many bytes of gradients."""
-        limit, graphs = self.planner.limit, self.planner.graphs
-        if limit is None:
+        limit, beside = self.planner.limit, self._state_bytes + gradient_bytes
+        if limit is None or not self._is_whole:
             return True
-        saved = sum(graph.saved_bytes for graph in graphs[:-1])
-        beside = saved + self._state_bytes + gradient_bytes
-        return all(graph.plan.peak_bytes[0] + beside <= limit for graph in graphs)
+        return all(graph.plan.peak_bytes[0] + beside <= limit for graph in self.planner.graphs)
 
     def make_room(self, gradient_bytes: int) -> None:
         """Plans that are made from now on are for a step that finds so many bytes of gradients."""
@@ -572,10 +579,8 @@ def _backend_of(planner: GraphPlanner) -> Callable[..., Any]:
     def backend(module: Any, example_inputs: Sequence[Any]) -> Any:
         found = known()
         assert found is not None
-        try:
+        with passed_through():
             return compile_graph(found, module, example_inputs)
-        except InputError as error:
-            raise RefusedError(error) from error
 
     return backend
 

@@ -6,7 +6,8 @@ Imported by PyTorch through the entry point `torch_dynamo_backends`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from torch._dynamo.exc import ShortenTraceback
@@ -14,7 +15,7 @@ from torch._dynamo.exc import ShortenTraceback
 from placewright.api.captured_graphs import compile_graph
 from placewright.api.planned_graphs import Devices, GraphPlanner, Wishes
 from placewright.api.profiles import Profile
-from placewright.support.errors import InputError
+from placewright.support.errors import DeviceError, InputError
 
 
 class RefusedError(InputError, ShortenTraceback):
@@ -32,6 +33,24 @@ class RefusedError(InputError, ShortenTraceback):
 
     def __str__(self) -> str:
         """The sentence, to which PyTorch adds advice on finding faults of its own."""
+        return self._sentence
+
+
+class FailedError(DeviceError, ShortenTraceback):
+    """A DeviceError that leaves `torch.compile` as it is.
+
+    Parameters
+    ----------
+    error
+        The DeviceError.
+    """
+
+    def __init__(self, error: DeviceError) -> None:
+        ShortenTraceback.__init__(self, str(error), first_useful_frame=None)
+        self._sentence = str(error)
+
+    def __str__(self) -> str:
+        """The sentence."""
         return self._sentence
 
 
@@ -60,10 +79,19 @@ def backend(module: Any, example_inputs: Sequence[Any], *, options: Mapping[str,
         Without devices, where one does not exist here, with the option `measured` or `cuda_graph`, for an op that a
         plan cannot run, or where no plan is found that keeps a memory limit.
     """
-    try:
+    with passed_through():
         return compile_graph(_planner(options or {}), module, example_inputs)
+
+
+@contextmanager
+def passed_through() -> Iterator[None]:
+    """What is raised within leaves `torch.compile` as the error that it is."""
+    try:
+        yield
     except InputError as error:
         raise RefusedError(error) from error
+    except DeviceError as error:
+        raise FailedError(error) from error
 
 
 def _planner(options: Mapping[str, Any]) -> GraphPlanner:

@@ -204,7 +204,7 @@ class GraphPlanner:
 
         These are the optimizer's states, gradients that are there, and what graphs before leave for their backward.
         """
-        beside = self.beside + sum(graph.saved_bytes for graph in self.graphs)
+        beside = self.beside + self._saved_before
         if not beside or self.limit is None:
             return self.options
         host, limited = host_and_limits(self.options["memory_limit"], self.devices.machine)
@@ -254,9 +254,14 @@ class GraphPlanner:
             plan=plan, alone=alone, program=program, graph=measured_graph, profiled=profiled, parts=[]
         )  # fmt: skip
 
+    @property
+    def _saved_before(self) -> int:
+        """What the graphs that have run in this call leave for their backward."""
+        return sum(graph.saved_bytes for graph in getattr(self._now, "ran", ()))
+
     def _beside_words(self) -> str:
         """What counts beside the graph, for a sentence that says what is missing."""
-        saved = sum(graph.saved_bytes for graph in self.graphs)
+        saved = self._saved_before
         found = []
         if self.beside:
             found.append(f"{format_bytes(self.beside)} of the optimizer's states and of gradients that are there")

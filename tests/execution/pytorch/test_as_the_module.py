@@ -142,7 +142,8 @@ def test_what_a_closure_holds_changes_as_often_as_in_eager(make: Callable[[], tu
         before = copy.deepcopy(state())
         model = Wrapped(then).eval()
         with torch.no_grad():
-            call = placewright.compile(model, batch(), **QUICK) if planned else model
+            # The comparison with eager calls once more what the closure holds.
+            call = placewright.compile(model, batch(), verify=False, **QUICK) if planned else model
             assert state() == before, "neither capture nor timing changes it"
             found.append([*(call(batch(seed)).tolist() for seed in range(3)), state()])
     assert found[0] == found[1]

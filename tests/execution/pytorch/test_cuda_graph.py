@@ -98,19 +98,6 @@ def test_a_parameter_with_other_strides_is_captured_anew(gpus: StandIns) -> None
         torch.testing.assert_close(compiled(x), plain(x))
 
 
-def test_calls_on_two_streams_follow_each_other(gpus: StandIns) -> None:
-    """The second would write to inputs that the first still reads; the stand-in objects to that."""
-    model, x = tower()
-    plain, device = copy.deepcopy(model), gpus.devices[0]
-    (given,) = brought_to(device, model, x)
-    with placewright.compile(model, given, devices="cuda:0", cuda_graph=True, **OPTIONS) as compiled:
-        for _ in range(2):
-            with device.on(device.new_stream()):
-                found = compiled(given)
-                device.finish(device.recorded(device.current_stream()))
-            torch.testing.assert_close(found, plain(x).detach())
-
-
 def test_what_was_compiled_in_inference_mode_runs_outside_of_it(gpus: StandIns) -> None:
     model, x = tower()
     plain = copy.deepcopy(model)

@@ -61,7 +61,7 @@ class Part:
         parameters, tensors = self.program.split(given)
         del given
         assert self.step is not None
-        out = self.step.run(parameters, tensors)
+        out = self.step.run(parameters, tensors, taken=True)
         results = iter([out[tensor] for tensor in self.program.results])
         return [next(results) if isinstance(end, torch.fx.Node) else end for end in self._end]
 

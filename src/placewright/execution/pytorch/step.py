@@ -58,6 +58,9 @@ class TorchStep:
         self._fallbacks = Fallbacks(program)
         self.residents = Residents(program, self._steps, self.places)
         self._sites = Sites(program, self.places, self.residents, self._fallbacks)
+        #: Places of inputs that are results, too, or are written to.
+        own = {*program.results, *overwritten_by(program.graph)}
+        self._returned = {place for tensor, place in program.inputs.items() if tensor in own}
         #: One device of the host computes in the thread that calls, with as many threads as that has.
         self._is_of_caller = len(self.places) == 1 and self.places[0].driver is None
         #: What steps are replays of, where they are.
@@ -88,16 +91,17 @@ class TorchStep:
         self._compiled = {region: trial.compiled for region, trial in trials.items() if trial.compiled is not None}
         self._code = self._write(None)
 
-    def run(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> dict[int, Any]:
+    def run(self, parameters: Sequence[Any], tensors: Sequence[Any], *, taken: bool = False) -> dict[int, Any]:
         """Runs one step and returns the outputs of the graph, by tensor. Not to be called by two threads at once.
 
-        parameters: in the order of the program's. tensors: what the module is called with. Raises InputError when they
+        parameters: in the order of the program's. tensors: what the module is called with. taken: whether those may be
+        freed once their last reader has run, for which they are taken out of the list. Raises InputError when they
         are not of the shapes that the plan was made for; what an op raises passes through, with a note that names it.
         """
         try:
             if self._recorded is not None:
                 return self._replayed(parameters, tensors)
-            out = self._run(self._code, parameters, tensors)
+            out = self._run(self._code, parameters, tensors, taken=taken)
             if not self._is_proven:
                 self._prove()
             return out
@@ -212,11 +216,15 @@ class TorchStep:
             codes.append(device_code(self.program, steps, device, channels, held, noting, compiled or {}, site))
         return channels, codes
 
-    def _run(self, code: Code, parameters: Sequence[Any], tensors: Sequence[Any]) -> dict[int, Any]:
+    def _run(
+        self, code: Code, parameters: Sequence[Any], tensors: Sequence[Any], *, taken: bool = False
+    ) -> dict[int, Any]:
         check_inputs(self.program, tensors, self.places)
         channels, codes = code
         out: dict[int, Any] = {}
         held = self.residents.on_each(parameters, tensors)
+        if taken and isinstance(tensors, list):
+            tensors[:] = [tensor if place in self._returned else None for place, tensor in enumerate(tensors)]
         begun = self._begun()
         jobs = [
             partial(self._on_device, code, place, begun.get(place.driver), *own, out)
