@@ -39,10 +39,10 @@ def test_every_placement_is_run_ten_times_and_leaves_the_module_as_it_was(monkey
     placements: list[TorchStep] = []
     run = TorchStep.run
 
-    def noted(step: TorchStep, *rest: Any) -> Any:
+    def noted(step: TorchStep, *rest: Any, **how: Any) -> Any:
         if step.plan.solver == "placement":
             placements.append(step)
-        return run(step, *rest)
+        return run(step, *rest, **how)
 
     monkeypatch.setattr(TorchStep, "run", noted)
     options: dict[str, Any] = {"solver": "random-placement", "evaluations": 6, "settings": {"colocation": ()}}

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch._inductor.config
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch._aot_autograd import descriptors
 from torch._guards import TracingContext
@@ -53,9 +52,7 @@ def compile_graph(planner: GraphPlanner, module: Any, example_inputs: Sequence[A
     )
     split_layers(module.graph)
     module.recompile()
-    # With this PyTorch keeps draws that nothing reads: what is drawn later depends on them.
-    draws_kept = torch._inductor.config.patch(fallback_random=True)
-    with draws_kept, kernels_kept(), nullcontext() if planner.may_train else torch.no_grad():
+    with kernels_kept(), nullcontext() if planner.may_train else torch.no_grad():
         compiled = compiler(module, example_inputs)
     if planner.may_train:
         return compiled

@@ -15,6 +15,7 @@ from torch._dynamo.exc import ShortenTraceback
 from placewright.api.captured_graphs import compile_graph
 from placewright.api.planned_graphs import Devices, GraphPlanner, Wishes
 from placewright.api.profiles import Profile
+from placewright.execution.pytorch.places import first_line, out_of_memory
 from placewright.support.errors import DeviceError, InputError
 
 
@@ -92,6 +93,10 @@ def passed_through() -> Iterator[None]:
         raise RefusedError(error) from error
     except DeviceError as error:
         raise FailedError(error) from error
+    except (RuntimeError, MemoryError) as error:
+        if not out_of_memory(error):
+            raise
+        raise FailedError(DeviceError(f"there is too little memory to time ops: {first_line(error)}")) from error
 
 
 def _planner(options: Mapping[str, Any]) -> GraphPlanner:

@@ -128,12 +128,7 @@ def drawn_by_torch() -> tuple[Callable[[], Any], Then]:
     return lambda: generator.get_state().tolist(), lambda module, y: y + torch.rand(y.shape, generator=generator)
 
 
-def drawn_by_python() -> tuple[Callable[[], Any], Then]:
-    generator = random.Random(1)
-    return generator.getstate, lambda module, y: y * generator.random()
-
-
-@pytest.mark.parametrize("make", [logged, added_to, drawn_by_torch, drawn_by_python])
+@pytest.mark.parametrize("make", [logged, added_to, drawn_by_torch])
 def test_what_a_closure_holds_changes_as_often_as_in_eager(make: Callable[[], tuple[Callable[[], Any], Then]]) -> None:
     found = []
     for planned in (False, True):

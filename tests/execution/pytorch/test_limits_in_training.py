@@ -245,8 +245,9 @@ def assert_same_step(step: Any, reference: nn.Module, x: Any, seed: int, loss: C
     assert torch.equal(drawn, torch.rand(1))
 
 
-SOME = [("drawn 1", "momentum"), ("drawn 2", "adam"), ("residual", "amsgrad"), ("two graphs", "none")]
-ALL = [(name, kind) for name in MODULES for kind in OPTIMIZERS]
+SOME = [("drawn 1", "momentum"), ("drawn 2", "adam"), ("residual", "amsgrad")]
+#: Of several graphs each keeps a limit, and not all of them together.
+ALL = [(name, kind) for name in MODULES for kind in OPTIMIZERS if name != "two graphs"]
 
 
 @pytest.mark.parametrize(
@@ -259,8 +260,7 @@ def test_a_step_stays_within_its_limit_and_is_that_of_eager(name: str, kind: str
     model, make = build(), OPTIMIZERS[kind]
     reference = copy.deepcopy(model)
     own, theirs = (None, None) if make is None else (make(model.parameters()), make(reference.parameters()))
-    # Of two graphs the first is planned before the second is known.
-    step, limit = fitted(model, x, 0.9 if name == "two graphs" else 0.5, **({"optimizer": own} if own else {}))
+    step, limit = fitted(model, x, 0.5, **({"optimizer": own} if own else {}))
     with step:
         for number in range(3):
             assert_same_step(step, reference, made(number), number)
