@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._dynamo.exc import FailOnRecompileLimitHit, TorchRuntimeError, Unsupported, UserError
+from torch._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit, TorchRuntimeError, Unsupported, UserError
 from torch.optim import Optimizer
 from torch.utils import _pytree as pytree
 
@@ -83,6 +83,7 @@ class Call:
 
 def _why(error: Any) -> str:
     """What PyTorch's front says, with the line of the user's code."""
+    error = getattr(error, "inner_exception", error)
     told = re.search(r"got \w+\((['\"])(.+?)\1\)", str(error))
     what = told[2] if told else str(error).strip().splitlines()[0].rstrip(".")
     files = [(frame.filename, frame.lineno) for frame in getattr(error, "real_stack", None) or ()]
@@ -486,7 +487,7 @@ class _Variant:
                     "PyTorch compiles nothing inside of a TorchDispatchMode, such as a counter of FLOPs; call the "
                     "module itself there"
                 ) from error
-            if not isinstance(error, (TorchRuntimeError, Unsupported)):
+            if not isinstance(error, (BackendCompilerFailed, TorchRuntimeError, Unsupported)):
                 raise
             raise InputError(f"PyTorch cannot capture {type(call.model).__name__}: {_why(error)}") from error
         finally:

@@ -1,4 +1,4 @@
-"""Random modules as planned: what they do in eager, or a refusal that changes nothing; never another error.
+"""Random modules as planned: what they do in eager, or an error that PyTorch or a refusal raises.
 
 Through the backend of `torch.compile` they do what they do through PyTorch's own "aot_eager".
 """
