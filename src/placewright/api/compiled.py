@@ -28,7 +28,7 @@ from torch.utils import _pytree as pytree
 from placewright.api.beside_one_device import beside_first_device
 from placewright.api.calibration import Calibration
 from placewright.api.captured_graphs import compile_graph
-from placewright.api.dynamo import passed_through
+from placewright.api.dynamo import RefusedError, passed_through
 from placewright.api.measured_placements import check_solver
 from placewright.api.planned_graphs import Devices, GraphPlanner, PlannedGraph, PreparedError, Wishes
 from placewright.api.profiles import mode_name
@@ -37,6 +37,7 @@ from placewright.api.self_check import SelfCheck
 from placewright.execution.comparison import RunComparison
 from placewright.execution.pytorch.compare import compare_run, inference, training_step
 from placewright.execution.pytorch.machine import cores_by_device
+from placewright.execution.pytorch.miscaptured import OpenSizesError
 from placewright.execution.pytorch.optimizer_memory import OptimizerMemory, optimizer_memory
 from placewright.execution.pytorch.profile import unchanged
 from placewright.execution.pytorch.step import TorchStep
@@ -144,8 +145,10 @@ class Compiled:
         """What a step of one device holds at the most, with the optimizer's states and its step."""
         call = self._call
         peaks = [plan.peak_bytes[0] for plan in self.plans]
-        if call.optimizer is None or not peaks:
-            return max(peaks, default=0)
+        if not peaks:
+            raise InputError("PyTorch captures the module as several graphs, which are planned at the first call")
+        if call.optimizer is None:
+            return max(peaks)
         found = optimizer_memory(call.optimizer)
         return max(*(peak + found.state_bytes for peak in peaks), _needed_by(call.model, call.optimizer, found))
 
@@ -497,7 +500,9 @@ class _Variant:
         if self._is_whole:
             try:
                 return self._compiled(*args, **kwargs)
-            except (Unsupported, UserError) as error:
+            except (Unsupported, UserError, RefusedError) as error:
+                if isinstance(error, RefusedError) and not isinstance(error.error, OpenSizesError):
+                    raise
                 if self.planner.limit is not None:
                     warnings.warn(
                         f"{type(self._call.model).__name__} is captured as several graphs, each of which keeps the "

@@ -30,6 +30,7 @@ class RefusedError(InputError, ShortenTraceback):
 
     def __init__(self, error: InputError) -> None:
         ShortenTraceback.__init__(self, str(error), first_useful_frame=None)
+        self.error = error
         self._sentence = str(error)
 
     def __str__(self) -> str:

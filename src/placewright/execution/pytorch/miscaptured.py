@@ -23,6 +23,10 @@ _SHOWS = (
 )
 
 
+class OpenSizesError(InputError):
+    """A graph has sizes that depend on values of tensors."""
+
+
 def check_captured(module: Any) -> None:
     """Raises InputError for what a graph captured by Dynamo does beside its results, and for what AOTAutograd would
     compute otherwise."""
@@ -32,6 +36,8 @@ def check_captured(module: Any) -> None:
             "'.data =' gives a tensor that outlives the call other memory, which a plan cannot do; write to it by "
             "copy_ under torch.no_grad()"
         )
+    if any(_depends_on_values(node) for node in module.graph.nodes):
+        raise OpenSizesError("sizes in the captured graph depend on values of tensors, which no plan knows")
     for node in (node for graph in graphs for node in graph.nodes if node.op in ("call_function", "call_method")):
         if node.op == "call_function" and only_acts(node.target):
             raise InputError(sentence_on_effects(node.target))
@@ -101,6 +107,16 @@ def _base_of(value: Any) -> Any:
     while isinstance(value, fx.Node) and value.op != "placeholder" and _name_of(value) in _SHOWS and value.args:
         value = value.args[0]
     return value
+
+
+def _depends_on_values(node: fx.Node) -> bool:
+    """Whether a call gives a size, or a tensor of one, that PyTorch knows only when it has run."""
+    value = node.meta.get("example_value")
+    sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
+    return node.op != "placeholder" and any(
+        isinstance(size, torch.SymInt) and any(str(symbol).startswith("u") for symbol in size.node.expr.free_symbols)
+        for size in sizes
+    )
 
 
 def _size(node: fx.Node) -> Any:
