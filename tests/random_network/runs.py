@@ -193,9 +193,6 @@ def _steps(case: Case, drive: Drive, eager: Side, ours: Side, compiled: Any, los
                          differences(before, ours.facts(), ids=True)]:  # fmt: skip
                 return found
             raise Refused(f"step {step}", error) from error
-        except Exception as error:
-            # PyTorch's own, of what it captures; `run_backend` holds that such errors are those of "aot_eager".
-            raise Refused(f"step {step}", PlacewrightError(str(error))) from error
         got = ours.facts()
         got.read("result", result)
         found = [f"step {step}: {each}" for each in differences(expected, got, tolerance(case))]

@@ -1,4 +1,4 @@
-"""Random modules as planned: what they do in eager, or an error that PyTorch or a refusal raises.
+"""Random modules as planned: what they do in eager, or a refusal that changes nothing; never another error.
 
 Through the backend of `torch.compile` they do what they do through PyTorch's own "aot_eager".
 """
@@ -20,6 +20,8 @@ OTHERWISE = {
     9: "gradients of zeros",
     20: "draws that nothing reads",
     21: "last bits of an LSTM",
+    22: "a hook of a parameter is called with None, which PyTorch's own error follows",
+    24: "torch.autograd.grad in the forward of a training step, which PyTorch's own error follows",
     30: "draws that nothing reads",
 }
 #: Of a test of the backend, which captures most modules at every step anew.
