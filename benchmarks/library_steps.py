@@ -136,7 +136,16 @@ def fit(entry: Entry) -> Run:
     probe = built(entry, SEED, STEPS)
     args, kwargs = probe.batches[0]
     probed = optimizer_of(probe.module)
-    limit: Limit = limit_of(lambda wanted: placewright.fit(probe.module, args, wanted, kwargs=kwargs, optimizer=probed))
+
+    def probing(wanted: int) -> Any:
+        step = placewright.fit(probe.module, args, wanted, kwargs=kwargs, optimizer=probed)
+        if not step.plans:
+            # What is captured as several graphs has plans, and refuses limits, from its first call on.
+            step(*args, **kwargs)
+            probe.module.zero_grad()
+        return step
+
+    limit: Limit = limit_of(probing)
     example = built(entry, SEED, STEPS)
     (args, kwargs), optimizer = example.batches[0], optimizer_of(example.module)
     seed_all(SEED)
@@ -146,7 +155,8 @@ def fit(entry: Entry) -> Run:
     drew = not torch.equal(before, torch.get_rng_state())
     run = stepped(example, optimizer, step, lambda: None)
     run.plan_seconds = seconds
-    run.facts = asdict(limit) | {"reruns": len(step.plan.reruns), "planned_peak": step.plan.peak_bytes[0]}
+    reruns, peaks = sum(len(plan.reruns) for plan in step.plans), [plan.peak_bytes[0] for plan in step.plans]
+    run.facts = asdict(limit) | {"reruns": reruns, "planned_peak": max(peaks)}
     if drew:
         run.state = {**run.state, "generator after fit": before}
     return run

@@ -115,7 +115,8 @@ class Run:
             self.planned = self.fitted(args, AMPLE)
             return
         with self.fitted(args, AMPLE) as first:
-            peak = first.plan.peak_bytes[0]
+            # What is captured as several graphs has no plan before its first call.
+            peak = first.plan.peak_bytes[0] if first.plans else 2**30
         try:
             self.planned = self.fitted(args, peak * 8 // 10)
         except Exception as error:
@@ -147,8 +148,9 @@ class Run:
         with self.autocasting():
             if self.planned is None:
                 self.plan(args)
-            self.reruns = max(self.reruns, len(self.planned.plan.reruns))
-            return self.planned(*args)
+            result = self.planned(*args)
+            self.reruns = max(self.reruns, *(len(plan.reruns) for plan in self.planned.plans))
+            return result
 
     def refusable(self, call: Callable[[], Any]) -> Any:
         """What a call gives, or None where it raises, which is kept as a refusal."""

@@ -27,12 +27,13 @@ void bind_rematerialize(nb::module_& m);
 void bind_memory_levels(nb::module_& m);
 void bind_graph_network(nb::module_& m);
 void bind_offsets(nb::module_& m);
+void bind_type_versions(nb::module_& m);
 }  // namespace placewright
 
 NB_MODULE(_core, m) {
     // Python keeps what modules and caches hold until its end, which is no leak; the sanitizers look for those.
     nb::set_leak_warnings(false);
-    m.doc() = "The C++ core: integers and arrays only.";
+    m.doc() = "The C++ core: integers and arrays, and versions of Python classes.";
     placewright::bind_problem(m);
     placewright::bind_orders(m);
     placewright::bind_placements(m);
@@ -56,4 +57,5 @@ NB_MODULE(_core, m) {
     placewright::bind_memory_levels(m);
     placewright::bind_graph_network(m);
     placewright::bind_offsets(m);
+    placewright::bind_type_versions(m);
 }

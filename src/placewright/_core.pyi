@@ -1,4 +1,4 @@
-"""The C++ core: integers and arrays only."""
+"""The C++ core: integers and arrays, and versions of Python classes."""
 
 from collections.abc import Sequence
 import enum
@@ -630,3 +630,17 @@ def smallest_arena(begin: Annotated[NDArray[numpy.int32], dict(shape=(None,), or
     """
     Offsets of buffers that are alive from event `begin` up to event `end`, the size of their arena, and a bound that no arena is below.
     """
+
+class TypeVersions:
+    """Tells which of some classes may have changed."""
+
+    def __init__(self) -> None: ...
+
+    def add(self, type: type) -> None:
+        """Watches one more class."""
+
+    def changed(self) -> list[int]:
+        """The places of the classes that may have changed."""
+
+    def accept(self, place: int) -> None:
+        """Takes a class as it is now."""

@@ -21,13 +21,14 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import _disable_current_modes
 
 from placewright.api.planned_graphs import MAX_PLANS, GraphPlanner, PlannedGraph
-from placewright.execution.pytorch.joint import JointGraph, is_tangent
-from placewright.execution.pytorch.miscaptured import check_captured
+from placewright.execution.pytorch.joint import JointGraph, drop_gradients_of_others, is_tangent, without_gradient
+from placewright.execution.pytorch.miscaptured import check_captured, return_unread_draws
 from placewright.execution.pytorch.parts import Part, boxed, runs_of, without_backward
 from placewright.execution.pytorch.profile import unchanged
 from placewright.execution.pytorch.program import program_of_graph
 from placewright.execution.pytorch.recomputation import keep_masks, partition
 from placewright.execution.pytorch.rematerialized import rewritten_program
+from placewright.execution.pytorch.stricter_guards import add_stricter_guards
 from placewright.graph import Graph
 from placewright.importers.torch.kernels import kernels_kept
 from placewright.importers.torch.recurrent import split_layers
@@ -42,7 +43,7 @@ def compile_graph(planner: GraphPlanner, module: Any, example_inputs: Sequence[A
     Raises InputError for a graph that cannot be planned, or does not fit.
     """
     check_captured(module)
-    planner.classes.add(TracingContext.get().traced_code)
+    add_stricter_guards()
     captured = _Captured(planner, example_inputs)
     compiler = aot_autograd(
         fw_compiler=captured.forward,
@@ -51,14 +52,26 @@ def compile_graph(planner: GraphPlanner, module: Any, example_inputs: Sequence[A
         partition_fn=captured.partition,
     )
     split_layers(module.graph)
+    unread = return_unread_draws(module)
     module.recompile()
     with kernels_kept(), nullcontext() if planner.may_train else torch.no_grad():
         compiled = compiler(module, example_inputs)
+    if unread:
+        compiled = _without_last(compiled, unread)
     if planner.may_train:
         return compiled
     ends = torch.utils._pytree.tree_leaves(module.graph.output_node().args)
-    wanted = [bool(getattr(end.meta.get("example_value"), "requires_grad", False)) for end in ends]
+    wanted = [bool(getattr(end.meta.get("example_value"), "requires_grad", False)) for end in ends[: len(ends) - unread]]
     return without_backward(compiled, wanted) if any(wanted) else compiled
+
+
+def _without_last(run: Callable[..., Sequence[Any]], number: int) -> Callable[..., Sequence[Any]]:
+    """A compiled graph without its last results."""
+
+    def call(*arguments: Any) -> Sequence[Any]:
+        return run(*arguments)[:-number]
+
+    return call
 
 
 class _Captured:
@@ -85,6 +98,9 @@ class _Captured:
         """Forward and backward as a plan of both parts them; graphs with open sizes as PyTorch does."""
         if self._planner.limit is not None:
             keep_masks(joint)
+        if self._planner.is_step:
+            drop_gradients_of_others(joint, num_fwd_outputs)
+        self._check_hooks(without_gradient(joint, num_fwd_outputs))
         parts = partition(
             joint,
             inputs,
@@ -99,6 +115,17 @@ class _Captured:
             parts = self._parted(joint, parts, num_fwd_outputs, static)
         self._examples = ()
         return parts
+
+    def _check_hooks(self, without: Sequence[int]) -> None:
+        """Raises InputError for a hook that PyTorch would call without a gradient, and eager does not call."""
+        for place in without:
+            value = self._examples[place] if place < len(self._examples) else None
+            if isinstance(value, torch.Tensor) and value.is_leaf and value.requires_grad and value._backward_hooks:
+                name = self._planner.names().get(id(value), f"argument {place}")
+                raise InputError(
+                    f"'{name}' has a hook and gets no gradient in this graph, and PyTorch would call the hook with "
+                    "None; register it only where there is a gradient"
+                )
 
     def _parted(
         self,

@@ -52,6 +52,8 @@ from placewright.terminal.run_table import run_table
 
 #: What PyTorch says of a second derivative.
 _TWICE = "does not currently support double backward"
+#: What it says of a gradient with respect to a tensor that is made in the same graph as what depends on it.
+_UNREACHED = "appears to not have been used in the graph"
 #: What is returned where nothing has run.
 _NOTHING = object()
 #: How often PyTorch may capture a module anew, for other shapes or for other values that its Python reads.
@@ -340,7 +342,6 @@ class Compiled:
             gradients = {id(each.grad): each.grad for each in call.model.parameters() if each.grad is not None}
             gradient_bytes = sum(gradient.nbytes for gradient in gradients.values() if not gradient.is_sparse)
         with self._lock:
-            self._variants = [each for each in self._variants if not each.planner.classes.have_changed()]
             own = (each for each in self._variants if each.sharing == sharing)
             found = next((each for each in own if each.has_room(gradient_bytes)), None)
             if found is None:
@@ -434,7 +435,7 @@ class _Variant:
             names=partial(_names, weakref.ref(call.model), self._now),
             held=held,
             may_train=call.training,
-            kinds={type(module) for module in call.model.modules()},
+            is_step=call.training,
         )
         #: Of the optimizer's states.
         self._state_bytes = 0
@@ -485,6 +486,12 @@ class _Variant:
                     f"{type(call.model).__name__} takes a gradient of a gradient, which no graph that PyTorch compiles "
                     "has; leave the part that does so out of what is planned, by torch.compiler.disable"
                 ) from error
+            if _UNREACHED in str(error):
+                raise InputError(
+                    f"{type(call.model).__name__} takes a gradient in its forward, of a tensor that PyTorch compiles "
+                    "together with what depends on it; leave that part out of what is planned, by "
+                    "torch.compiler.disable"
+                ) from error
             if "found no compiled frames" in str(error):
                 raise InputError(
                     "PyTorch compiles nothing inside of a TorchDispatchMode, such as a counter of FLOPs; call the "
@@ -511,7 +518,7 @@ class _Variant:
                     )
                 # Nothing has run so far. What several graphs compute is autograd's to put together.
                 self._is_whole = False
-                self.planner.may_train = True
+                self.planner.may_train, self.planner.is_step = True, False
                 self._compiled = self._captured_by_pytorch()
         return _NOTHING if prepare else self._compiled(*args, **kwargs)
 

@@ -10,7 +10,7 @@ import logging
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -41,7 +41,6 @@ from placewright.execution.pytorch.program import TorchProgram
 from placewright.execution.pytorch.recorded import check_recordable, the_driver
 from placewright.execution.pytorch.residents import what_stays
 from placewright.execution.pytorch.step import TorchStep, check_readable
-from placewright.execution.pytorch.traced_code import TracedClasses
 from placewright.execution.workers import Workers
 from placewright.graph import Graph
 from placewright.machine import Machine
@@ -149,8 +148,8 @@ class GraphPlanner:
     """The backend of one call of `torch.compile`: plans the graphs that PyTorch captures.
 
     names: what tensors of the module and its arguments are called, by identity, when a graph is captured. held: tensors
-    of the module. may_train: whether what is called may have a backward pass. kinds: classes of the module and of what
-    is in it.
+    of the module. may_train: whether what is called may have a backward pass. is_step: whether its one graph ends in a
+    loss, which alone has a backward pass.
 
     Attributes
     ----------
@@ -159,8 +158,6 @@ class GraphPlanner:
     beside
         Bytes that are in use beside those of the graphs: by the optimizer's states, and by gradients that are there
         before a step.
-    classes
-        Those whose code PyTorch interpreted.
     """
 
     def __init__(
@@ -172,7 +169,7 @@ class GraphPlanner:
         names: Callable[[], Mapping[int, str]] = dict,
         held: Sequence[Any] = (),
         may_train: bool = True,
-        kinds: Iterable[type] = (),
+        is_step: bool = False,
     ) -> None:
         if wishes.given is not None:
             check_device_count(wishes.given, devices.machine)
@@ -187,8 +184,8 @@ class GraphPlanner:
         self.options = options
         self.graphs: list[PlannedGraph] = []
         self.may_train = may_train
+        self.is_step = is_step
         self.beside = 0
-        self.classes = TracedClasses(kinds)
         self._now = threading.local()
 
     @property

@@ -268,6 +268,30 @@ def overwritten(graph: fx.Graph) -> set[fx.Node]:
     return {meant[end.mutated_input] for end in ends if isinstance(end, descriptors.InputMutationAOTOutput)}
 
 
+def drop_gradients_of_others(joint: fx.GraphModule, num_forward_outputs: int) -> None:
+    """Has a training step give no gradient to what its loss does not reach, as eager, where PyTorch gives zeros.
+
+    Backward of a step begins at its loss alone, which is the only scalar among the results that have gradients.
+    """
+    tangents = [node for node in joint.graph.find_nodes(op="placeholder") if is_tangent(node)]
+    scalars = [node for node in tangents if node.meta["val"].numel() == 1]
+    ends = [getattr(node.meta.get("desc"), "output", None) for node in tangents]
+    if len(scalars) != 1 or any(not isinstance(end, descriptors.PlainAOTOutput) for end in ends):
+        return
+    reached = set(scalars)
+    for node in joint.graph.nodes:
+        if not reached.isdisjoint(node.all_input_nodes):
+            reached.add(node)
+    results = list(_results(joint.graph))
+    gradients = [node if node in reached else None for node in results[num_forward_outputs:]]
+    joint.graph.output_node().args = ((*results[:num_forward_outputs], *gradients),)
+
+
+def without_gradient(joint: fx.GraphModule, num_forward_outputs: int) -> list[int]:
+    """The places of the arguments that backward has no gradient for."""
+    return [place for place, node in enumerate([*_results(joint.graph)][num_forward_outputs:]) if node is None]
+
+
 def _may_be_saved(node: fx.Node) -> bool:
     return node.op != "get_attr" and not is_tangent(node)
 

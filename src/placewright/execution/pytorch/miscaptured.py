@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from placewright.importers.torch.capture import ancestors
 from placewright.importers.torch.ops import only_acts, sentence_on_effects
 from placewright.support.errors import InputError
 
@@ -51,6 +52,32 @@ def check_captured(module: Any) -> None:
                 f"{_name_of(node)} writes to a tensor through an expand that changes no size, which PyTorch computes "
                 "otherwise when it is captured; leave out the expand, or clone its result"
             )
+
+
+def return_unread_draws(module: fx.GraphModule) -> int:
+    """Has a captured graph return what is drawn and not read, which AOTAutograd leaves out, so that the generator ends
+    in another state than eager's. The number of results that are new, behind the others."""
+    output = module.graph.output_node()
+    read, found = ancestors(output.all_input_nodes), list[fx.Node]()
+    for node in module.graph.nodes:
+        own = node.args[0] if _name_of(node).endswith("_") and node.args else node
+        if node not in read and own not in read and _draws(node) and _base_of(own).op != "placeholder":
+            found.append(node)
+    with module.graph.inserting_before(output):
+        for node in found:
+            detached = module.graph.call_method("detach", (node,))
+            detached.meta["example_value"] = node.meta["example_value"].detach()
+            output.args = ((*output.args[0], detached),)
+    return len(found)
+
+
+def _draws(node: fx.Node) -> bool:
+    """Whether a call is one of the functions of PyTorch that may take numbers from the generator, and gives a tensor."""
+    packet = getattr(torch.ops.aten, _name_of(node), None) if node.op.startswith("call_") else None
+    is_random = packet is not None and any(
+        torch.Tag.nondeterministic_seeded in getattr(packet, name).tags for name in packet.overloads()
+    )
+    return is_random and isinstance(node.meta.get("example_value"), torch.Tensor)
 
 
 def _moves_an_input(node: fx.Node) -> bool:

@@ -1,66 +1,182 @@
-"""The classes whose code PyTorch interpreted when it captured a module, and whether their methods are what they were.
+"""The classes, functions and settings that PyTorch took to stay what they are when it captured a module.
 
-PyTorch guards objects and what they hold, and takes it that classes stay what they are. Imported only where torch is
-known to be present.
+PyTorch guards objects and what they hold, not classes, methods, builtins and settings of the process. Imported only
+where torch is known to be present.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import abc
+import builtins
+import enum
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partialmethod
 from types import CodeType, FunctionType
 from typing import Any
 
+import torch
 from torch.nn.modules import module as every_module
+
+from placewright import _core
 
 #: What PyTorch calls hooks of all modules, which it does not guard.
 _HOOKS = [name for name in vars(every_module) if name.startswith("_global_") and name.endswith("_hooks")]
-_DESCRIPTORS = (FunctionType, property, staticmethod, classmethod, cached_property, partialmethod)
+_ATOMS = (type(None), bool, int, float, complex, str, bytes, type(...))
+#: Metaclasses whose own methods read no attributes that change.
+_PLAIN_METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
+#: Methods of a class that PyTorch calls when it captures, in place of interpreting them.
+_CALLED = ("__class_getitem__", "__subclasshook__")
 
 
-class TracedClasses:
-    """Knows classes as they were when their code was interpreted. kinds: of objects that PyTorch reads in any case."""
+@dataclass(frozen=True)
+class _Class:
+    """What a class was. names: of all attributes. values: of methods and of what code that was interpreted names."""
 
-    def __init__(self, kinds: Iterable[type] = ()) -> None:
-        self._kinds = set(kinds)
-        self._known: set[CodeType] = set()
-        self._watched: dict[type, tuple[tuple[type, ...], tuple[str, ...], tuple[Any, ...]]] = {}
-        self._functions: dict[FunctionType, CodeType] = {}
-        self._hooks = _hooks_of_all_modules()
+    bases: tuple[type, ...]
+    names: frozenset[str]
+    values: Mapping[str, Any]
+    #: So that no other object gets the identity of one of these.
+    held: tuple[Any, ...] = field(compare=False)
 
-    def add(self, traced: Sequence[CodeType]) -> None:
-        """Notes the classes that hold such code, and what these inherit from."""
-        new = {code for code in traced if code not in self._known}
-        self._known |= new
-        names = {code.co_name for code in new}
-        found = set(self._kinds)
-        for kind in _all_classes() if new else ():
-            own = vars(kind)
-            for name in names & own.keys():
-                if any(function.__code__ in new for function in _functions_of(own[name])):
-                    found.add(kind)
-        inherited = {each for kind in found for each in kind.__mro__}
-        for kind in inherited - self._watched.keys() - {object}:
-            methods = {name: value for name, value in vars(kind).items() if isinstance(value, _DESCRIPTORS)}
-            self._watched[kind] = kind.__bases__, tuple(methods), tuple(methods.values())
-            for function in (each for value in methods.values() for each in _functions_of(value)):
-                if function.__code__ in self._known:
-                    self._functions[function] = function.__code__
 
-    def have_changed(self) -> bool:
-        """Whether one of them has other bases or another method, a method other code, or all modules other hooks."""
-        return not (
-            self._hooks == _hooks_of_all_modules()
-            and all(
-                kind.__bases__ == bases and tuple(map(vars(kind).get, names)) == values
-                for kind, (bases, names, values) in self._watched.items()
-            )
-            and all(function.__code__ is code for function, code in self._functions.items())
+class _Function:
+    """What a function was: its code, its defaults, and the names of what it holds."""
+
+    def __init__(self, function: FunctionType) -> None:
+        self._parts = function.__code__, function.__defaults__, function.__kwdefaults__
+        self._names = (*function.__dict__, *function.__annotations__)
+
+    def is_of(self, function: FunctionType) -> bool:
+        """Whether a function is that now."""
+        code, defaults, keyword_defaults = self._parts
+        return (
+            function.__code__ is code
+            and function.__defaults__ is defaults
+            and function.__kwdefaults__ is keyword_defaults
+            and (*function.__dict__, *function.__annotations__) == self._names
         )
 
 
-def _hooks_of_all_modules() -> list[list[Any]]:
-    return [list(getattr(every_module, name).values()) for name in _HOOKS]
+class TracedCode:
+    """Knows what code was interpreted, and what it depends on, as it was.
+
+    traced: the code that PyTorch interpreted.
+    """
+
+    def __init__(self, traced: Sequence[CodeType]) -> None:
+        self._known = set(traced)
+        self._names = {name for code in self._known for name in code.co_names}
+        self._watched: dict[type, _Class] = {}
+        #: Attributes of classes whose own code is called, and may read them all.
+        self._contents: dict[type, Any] = {}
+        self._order: list[type] = []
+        self._versions = _core.TypeVersions()
+        self._functions: dict[FunctionType, _Function] = {}
+        #: Names that code looks up among builtins, by the globals in which they are not.
+        self._not_in: dict[int, tuple[dict[str, Any], set[str]]] = {}
+        self._builtins: dict[str, Any] = {}
+        self._settings = self._settings_now()
+        names = {code.co_name for code in self._known}
+        for kind in _all_classes():
+            own = vars(kind)
+            for name in names & own.keys():
+                if any(function.__code__ in self._known for function in _functions_of(own[name])):
+                    self.watch(kind)
+
+    def watch(self, kind: type) -> None:
+        """Notes a class and what it inherits from."""
+        for each in kind.__mro__:
+            if each is not object and each not in self._watched:
+                self._watched[each] = self._state(each)
+                self._order.append(each)
+                self._versions.add(each)
+                for value in vars(each).values():
+                    for function in _functions_of(value):
+                        if function.__code__ in self._known:
+                            self.watch_function(function)
+
+    def watch_value(self, kind: type) -> None:
+        """Notes a class that is read itself, and not for its instances."""
+        self.watch(kind)
+        if _runs_its_own_code(kind):
+            for each in (*kind.__mro__, *type(kind).__mro__):
+                if each not in (object, type):
+                    self._contents[each] = _contents_of(each)
+
+    def watch_function(self, function: FunctionType) -> None:
+        """Notes what a function is, and the builtins that its code reads."""
+        self._functions[function] = _Function(function)
+        own = function.__globals__
+        for name in function.__code__.co_names:
+            if name not in own and name in vars(builtins):
+                self._builtins[name] = vars(builtins)[name]
+                self._not_in.setdefault(id(own), (own, set()))[1].add(name)
+
+    def is_as_it_was(self) -> bool:
+        """Whether classes, functions and settings are what they were."""
+        return (
+            all(self._is_same(place) for place in self._versions.changed())
+            and all(state.is_of(function) for function, state in self._functions.items())
+            and all(own.keys().isdisjoint(names) for own, names in self._not_in.values())
+            and all(vars(builtins).get(name) is value for name, value in self._builtins.items())
+            and all(_contents_of(kind) == contents for kind, contents in self._contents.items())
+            and self._settings == self._settings_now()
+        )
+
+    def _settings_now(self) -> tuple[Any, ...]:
+        """What of the process PyTorch does not guard: hooks of all modules, what counts as a subclass, autocast's
+        dtypes, and where code reads it the environment."""
+        return (
+            [list(getattr(every_module, name).values()) for name in _HOOKS],
+            abc.get_cache_token(),
+            torch.get_autocast_dtype("cpu"),
+            torch.get_autocast_dtype("cuda"),
+            dict(os.environ) if "environ" in self._names else None,
+        )
+
+    def _is_same(self, place: int) -> bool:
+        """Whether a class whose version has changed has not in what counts."""
+        kind = self._order[place]
+        was = self._watched[kind]
+        is_same = was == self._state(kind)
+        if is_same:
+            self._versions.accept(place)
+        return is_same
+
+    def _state(self, kind: type) -> _Class:
+        own = vars(kind)
+        counts = {
+            name: id(value)
+            for name, value in own.items()
+            if name in self._names or callable(value) or hasattr(type(value), "__get__")
+        }
+        return _Class(kind.__bases__, frozenset(own), counts, tuple(own.values()))
+
+
+def content_of(value: Any) -> Any:
+    """What a container of plain values holds, as something that does not change with it; of all else what it is."""
+    if type(value) in _ATOMS:
+        return type(value), repr(value)  # By what is written zero is another than minus zero.
+    if type(value) in (tuple, list):
+        return type(value), *map(content_of, value)
+    if type(value) in (set, frozenset):
+        return type(value), *sorted(map(content_of, value), key=repr)
+    if type(value) is dict:
+        return dict, *(content_of(each) for pair in value.items() for each in pair)
+    return id(value)
+
+
+def _runs_its_own_code(kind: type) -> bool:
+    """Whether PyTorch calls code of a class where it is read itself, in place of interpreting it."""
+    return type(kind) not in _PLAIN_METACLASSES or any(
+        name in vars(each) for name in _CALLED for each in kind.__mro__ if each is not object
+    )
+
+
+def _contents_of(kind: type) -> list[Any]:
+    return [content_of(value) for value in vars(kind).values()]
 
 
 def _all_classes() -> set[type]:

@@ -1,0 +1,149 @@
+"""Guards beside PyTorch's own, for what it takes to stay as it is in the Python objects that a captured module reads.
+
+PyTorch guards each value that it reads. It does not see that a name appears where there was none, that a dictionary
+gets another order, that a list within a tuple changes, or that a function or a class does. Imported only where torch is
+known to be present.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
+from functools import partial
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import torch
+from torch._C._dynamo.guards import DictGuardManager
+from torch._dynamo.source import AttrSource, DictGetItemSource, GetItemSource
+from torch._guards import Guard, TracingContext
+
+from placewright.execution.pytorch.traced_code import TracedCode, content_of
+
+#: What keeps the names of a module's parts beside its own attributes.
+_PARTS = ("_parameters", "_buffers", "_modules")
+#: Guards of a dictionary by which PyTorch knows how many entries it has.
+_COUNTED = {"SEQUENCE_LENGTH", "DICT_KEYS_MATCH", "MAPPING_KEYS_CHECK", "DICT_CONST_KEYS"}
+
+
+def add_stricter_guards() -> None:
+    """Adds them to those of the graph that PyTorch captures now."""
+    context = TracingContext.get()
+    guards = context.guards_context.dynamo_guards
+    traced = TracedCode(context.traced_code)
+    read: dict[str, _Read] = {}
+    for guard in list(guards):
+        source, kind = guard.originating_source, guard.create_fn_name()
+        read.setdefault(source.name, _Read(source)).kinds.add(kind)
+        while (base := getattr(source, "base", None)) is not None:
+            read.setdefault(base.name, _Read(base)).has_parts = True
+            source = base
+    names = _names_that_may_be_missing(context.traced_code)
+    for name, own in read.items():
+        if name and not name.endswith(_PARTS):
+            make = partial(_guard_value, read=own, names=names, traced=traced)
+            guards.add(Guard(own.source, make), collect_debug_stack=False)
+    root = next(own.source for own in read.values() if not own.source.name)
+    guards.add(Guard(root, partial(_guard_code, traced=traced)), collect_debug_stack=False)
+
+
+@dataclass(eq=False)
+class _Read:
+    """Where PyTorch read a value. kinds: its guards. has_parts: whether it read parts of it, too."""
+
+    source: Any
+    kinds: set[str] = field(default_factory=set)
+    has_parts: bool = False
+
+
+def _guard_code(builder: Any, guard: Guard, *, traced: TracedCode) -> None:
+    def check(_: Any) -> bool:
+        return traced.is_as_it_was()
+
+    builder.guard_manager.root.add_lambda_guard(check, ["___code_as_captured()"], guard.user_stack)
+
+
+def _guard_value(builder: Any, guard: Guard, *, read: _Read, names: Set[str], traced: TracedCode) -> None:
+    try:
+        value = builder.get(guard)
+    except Exception:  # A source of no object that is there now: PyTorch's own guards are all there is.
+        return
+    if isinstance(value, type):
+        traced.watch_value(value)
+    elif isinstance(value, FunctionType):
+        traced.watch_function(value)
+    elif not isinstance(value, ModuleType):
+        traced.watch(type(value))
+    for check in _checks(value, read, names):
+        _add(builder, guard, read.source, check)
+
+
+def _add(builder: Any, guard: Guard, source: Any, check: Callable[[Any], bool]) -> None:
+    """Adds a check of the value of a source, or where PyTorch takes none of it, of what the value is read from."""
+    manager = builder.get_guard_manager_from_source(source)
+    if not isinstance(manager, DictGuardManager):
+        manager.add_lambda_guard(check, [f"___as_captured({guard.name})"], guard.user_stack)
+    elif isinstance(source, AttrSource):
+        _add(builder, guard, source.base, lambda now: check(getattr(now, source.member)))
+    elif isinstance(source, (DictGetItemSource, GetItemSource)):
+        _add(builder, guard, source.base, lambda now: check(now[source.index]))
+
+
+def _checks(value: Any, read: _Read, names: Set[str]) -> Iterator[Callable[[Any], bool]]:
+    """What is to hold of a value that was read, beside what PyTorch checks."""
+    if isinstance(value, (torch.Tensor, type, FunctionType)):
+        return
+    if type(value) in (float, complex) and 0.0 in (value.real, value.imag):
+        words = repr(value)  # Zero equals minus zero.
+        yield lambda now: repr(now) == words
+    elif isinstance(value, tuple) and _is_mutable(value):
+        content = content_of(value)
+        yield lambda now: content_of(now) == content
+    elif isinstance(value, dict):
+        in_order = OrderedDict.keys if isinstance(value, OrderedDict) else dict.keys
+        keys = tuple(in_order(value))
+        if read.kinds & _COUNTED or not read.has_parts:
+            yield lambda now: tuple(in_order(now)) == keys
+        elif absent := names - {*keys}:
+            yield lambda now: dict.keys(now).isdisjoint(absent)
+    elif isinstance(value, ModuleType):
+        kind, absent, name = type(value), names - vars(value).keys(), value.__name__
+        yield lambda now: type(now) is kind and vars(now).keys().isdisjoint(absent)
+        if sys.modules.get(name) is value:
+            yield lambda now: sys.modules.get(name) is now
+    elif isinstance(value, random.Random):
+        state = value.getstate()
+        yield lambda now: now.getstate() == state
+    elif isinstance(getattr(value, "__dict__", None), dict):
+        if isinstance(value, threading.local):
+            held = tuple(vars(value))  # Other than the dictionary that PyTorch looks at.
+            yield lambda now: tuple(vars(now)) == held
+        if absent := names - vars(value).keys():
+            yield lambda now: vars(now).keys().isdisjoint(absent)
+        for part in _PARTS if isinstance(value, torch.nn.Module) and names else ():
+            yield partial(_has_none_of, part, names - vars(value).get(part, {}).keys())
+
+
+def _has_none_of(part: str, absent: Set[str], now: Any) -> bool:
+    return vars(now).get(part, {}).keys().isdisjoint(absent)
+
+
+def _names_that_may_be_missing(codes: Sequence[CodeType]) -> frozenset[str]:
+    """Names that code looks up where it can go on without them: within `try`, and by functions that take names."""
+    found: set[str] = set()
+    for code in codes:
+        if code.co_exceptiontable:
+            found.update(code.co_names)
+        if not {"getattr", "hasattr", "vars", "__dict__", "isinstance"}.isdisjoint(code.co_names):
+            found.update(each for each in code.co_consts if isinstance(each, str) and each.isidentifier())
+    return frozenset(found)
+
+
+def _is_mutable(value: Any) -> bool:
+    if isinstance(value, (tuple, frozenset)):
+        return any(map(_is_mutable, value))
+    return isinstance(value, (list, set, dict))
