@@ -28,7 +28,7 @@ from placewright.execution.pytorch.profile import unchanged
 from placewright.execution.pytorch.program import program_of_graph
 from placewright.execution.pytorch.recomputation import keep_masks, partition
 from placewright.execution.pytorch.rematerialized import rewritten_program
-from placewright.execution.pytorch.stricter_guards import add_stricter_guards
+from placewright.execution.pytorch.stricter_guards import add_stricter_guards, check_effects
 from placewright.graph import Graph
 from placewright.importers.torch.kernels import kernels_kept
 from placewright.importers.torch.recurrent import split_layers
@@ -43,7 +43,9 @@ def compile_graph(planner: GraphPlanner, module: Any, example_inputs: Sequence[A
     Raises InputError for a graph that cannot be planned, or does not fit.
     """
     check_captured(module)
+    check_effects()
     add_stricter_guards()
+    as_captured = _copy_of(module) if planner.verifies else None
     captured = _Captured(planner, example_inputs)
     compiler = aot_autograd(
         fw_compiler=captured.forward,
@@ -58,11 +60,20 @@ def compile_graph(planner: GraphPlanner, module: Any, example_inputs: Sequence[A
         compiled = compiler(module, example_inputs)
     if unread:
         compiled = _without_last(compiled, unread)
+    if as_captured is not None:
+        compiled = partial(planner.beside_eager, as_captured, compiled)
     if planner.may_train:
         return compiled
-    ends = torch.utils._pytree.tree_leaves(module.graph.output_node().args)
-    wanted = [bool(getattr(end.meta.get("example_value"), "requires_grad", False)) for end in ends[: len(ends) - unread]]
+    ends = torch.utils._pytree.tree_leaves(module.graph.output_node().args)[: -unread or None]
+    wanted = [bool(getattr(end.meta.get("example_value"), "requires_grad", False)) for end in ends]
     return without_backward(compiled, wanted) if any(wanted) else compiled
+
+
+def _copy_of(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """The same graph, which stays when the other is changed."""
+    graph = torch.fx.Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    return torch.fx.GraphModule(module, graph)
 
 
 def _without_last(run: Callable[..., Sequence[Any]], number: int) -> Callable[..., Sequence[Any]]:

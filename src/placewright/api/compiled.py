@@ -13,7 +13,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from types import FunctionType
@@ -47,7 +47,6 @@ from placewright.importers.torch.arguments import bind, mode_set
 from placewright.importers.torch.results import check_loss, default_loss
 from placewright.support.errors import InputError, shown
 from placewright.support.quantities import format_bytes
-from placewright.support.torch_threads import torch_threads
 from placewright.terminal.run_table import run_table
 
 #: What PyTorch says of a second derivative.
@@ -71,17 +70,6 @@ class Call:
     training: bool
     loss: Callable[[Any], Any] | None = None
     optimizer: Optimizer | None = None
-
-    def eager(self, model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """The call without a plan, of the module or of a copy, without the optimizer's step."""
-        with mode_set(model, self.training):
-            result = model(*args, **kwargs)
-            if not self.training:
-                return result
-            loss = (self.loss or default_loss)(result)
-            check_loss(loss)
-            loss.backward()
-            return loss.detach()
 
 
 def _why(error: Any) -> str:
@@ -345,7 +333,7 @@ class Compiled:
             own = (each for each in self._variants if each.sharing == sharing)
             found = next((each for each in own if each.has_room(gradient_bytes)), None)
             if found is None:
-                found = _Variant(call, self._devices, self._wishes, sharing)
+                found = _Variant(call, self._devices, self._wishes, sharing, verifies=self._verify)
                 self._variants.append(found)
         found.make_room(gradient_bytes)
         return found
@@ -356,13 +344,12 @@ class Compiled:
 
     def _checked(self, variant: _Variant, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The first call, compared with eager's."""
-        check = SelfCheck.of(self._call.model, args, kwargs)
-        result = variant.run(args, kwargs)
-        if check is not None:
-            cores = cores_by_device(self._devices.machine)
-            # An op on one of several devices has fewer threads, which adds in another order.
-            with torch_threads(len(cores[0])) if len(cores) > 1 else nullcontext():
-                check.compare(result, self._call.eager)
+        cores = cores_by_device(self._devices.machine)
+        # An op on one of several devices has fewer threads, which adds in another order.
+        check = SelfCheck(len(cores[0]) if len(cores) > 1 else torch.get_num_threads())
+        with variant.planner.checked_by(check):
+            result = variant.run(args, kwargs)
+        check.compare(variant.loss)
         self._is_checked = True
         return result
 
@@ -423,7 +410,9 @@ class _Variant:
     do.
     """
 
-    def __init__(self, call: Call, devices: Devices, wishes: Wishes, sharing: tuple[int, ...]) -> None:
+    def __init__(
+        self, call: Call, devices: Devices, wishes: Wishes, sharing: tuple[int, ...], *, verifies: bool
+    ) -> None:
         self.sharing = sharing
         self._call = call
         self._now = threading.local()
@@ -436,6 +425,7 @@ class _Variant:
             held=held,
             may_train=call.training,
             is_step=call.training,
+            verifies=verifies,
         )
         #: Of the optimizer's states.
         self._state_bytes = 0
@@ -462,7 +452,7 @@ class _Variant:
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, prepare: bool = False) -> Any:
         """Makes the call. prepare: instead raises PreparedError before the first graph runs, where it is one graph."""
         call, now = self._call, self._now
-        now.call, now.ran = (args, kwargs), []
+        now.call, now.ran, now.loss = (args, kwargs), [], None
         try:
             with (
                 torch._dynamo.config.patch(self._settings),
@@ -474,6 +464,7 @@ class _Variant:
                     return result
                 check_loss(result)
                 result.backward()
+                now.loss = result
                 return result.detach()
         except FailOnRecompileLimitHit as error:
             raise InputError(
@@ -502,6 +493,11 @@ class _Variant:
             raise InputError(f"PyTorch cannot capture {type(call.model).__name__}: {_why(error)}") from error
         finally:
             now.call = None
+
+    @property
+    def loss(self) -> Any:
+        """What the backward pass of this thread's latest call began at; None where there was none."""
+        return getattr(self._now, "loss", None)
 
     def _called(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, prepare: bool) -> Any:
         if self._is_whole:

@@ -29,6 +29,7 @@ from placewright.api.measured_placements import Runner
 from placewright.api.memory_limits import host_and_limits
 from placewright.api.profiles import Profile, first_device, of_first_device, times_name, write_times
 from placewright.api.questions import Plan
+from placewright.api.self_check import SelfCheck
 from placewright.costs.measured import with_workspaces
 from placewright.execution.comparison import CalibrationRound
 from placewright.execution.devices import check_device_count
@@ -149,7 +150,7 @@ class GraphPlanner:
 
     names: what tensors of the module and its arguments are called, by identity, when a graph is captured. held: tensors
     of the module. may_train: whether what is called may have a backward pass. is_step: whether its one graph ends in a
-    loss, which alone has a backward pass.
+    loss, which alone has a backward pass. verifies: whether graphs can be compared with eager's, by `checked_by`.
 
     Attributes
     ----------
@@ -170,6 +171,7 @@ class GraphPlanner:
         held: Sequence[Any] = (),
         may_train: bool = True,
         is_step: bool = False,
+        verifies: bool = False,
     ) -> None:
         if wishes.given is not None:
             check_device_count(wishes.given, devices.machine)
@@ -185,6 +187,7 @@ class GraphPlanner:
         self.graphs: list[PlannedGraph] = []
         self.may_train = may_train
         self.is_step = is_step
+        self.verifies = verifies
         self.beside = 0
         self._now = threading.local()
 
@@ -336,6 +339,22 @@ class GraphPlanner:
         for part in graph.parts:
             own = plan if part.runs is None else plan_of_part(part.program, part.runs, plan)
             part.step = TorchStep(part.program, own, self.devices.workers, self.devices.places)
+
+    @contextmanager
+    def checked_by(self, check: SelfCheck) -> Iterator[None]:
+        """Within it, graphs that this thread runs are compared with eager's."""
+        self._now.check = check
+        try:
+            yield
+        finally:
+            self._now.check = None
+
+    def beside_eager(self, graph: Any, planned: Callable[..., Any], *given: Any) -> Any:
+        """Runs a planned graph, and in a call that is compared the captured graph as well."""
+        check = getattr(self._now, "check", None)
+        if check is None or getattr(self._now, "prepare", False):
+            return planned(*given)
+        return check.run(graph, planned, self.names(), given)
 
     @contextmanager
     def noting(self, ran: list[PlannedGraph], *, prepare: bool) -> Iterator[None]:

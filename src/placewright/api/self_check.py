@@ -1,4 +1,4 @@
-"""The first call of a planned module beside eager's on a copy of the module: what differs is said, or refused.
+"""The first call of a planned module beside eager's, graph by graph: what differs is said, or refused.
 
 Imported only where torch is known to be present.
 """
@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import copy
 import logging
-import random
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
 from placewright.support.errors import InputError, shown
+from placewright.support.torch_threads import torch_threads
 
 _LOGGER = logging.getLogger(__name__)
 #: How many digits of its dtype a result may be from eager's, as a share of its largest value, before it counts as
@@ -30,65 +28,57 @@ _NOISE = 8.0
 
 @dataclass(frozen=True, kw_only=True)
 class _Outcome:
-    """What a call leaves: tensors by name, and the state of the generator of random numbers."""
+    """What a graph leaves: results, inputs and gradients by name, and the state of the generator of random numbers."""
 
     tensors: Mapping[str, Any]
     drawn: Any
 
 
 class SelfCheck:
-    """Compares one call of a model with eager's, on a copy of the model and the arguments that is made now."""
+    """One call of a module, each captured graph of which also runs op by op as eager does, on copies of its inputs.
 
-    def __init__(self, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        self._model, self._args, self._kwargs = model, args, kwargs
-        self._before = {name: tensor.detach().clone() for name, tensor in self._held()}
-        self._gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
-        self._values = {name: None if each is None else each.clone() for name, each in self._gradients.items()}
-        self._values_of = {id(each): self._values[name] for name, each in model.named_parameters()}
-        self._random = _generators()
-        # One copy of all: what is shared between them is shared between the copies.
-        self._copy = copy.deepcopy((model, tuple(args), dict(kwargs)))
-        # Copies of parameters have no gradients.
-        for own, other in zip(model.parameters(), self._copy[0].parameters(), strict=True):
-            other.grad = None if own.grad is None else own.grad.clone()
+    The module's own Python runs once, since what it does beside its results cannot be undone. threads: of an op.
+    """
 
-    @classmethod
-    def of(cls, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> SelfCheck | None:
-        """A check; None where no copy can be made: PyTorch copies parameters without their hooks."""
-        if any(_is_copied_in_part(parameter) for parameter in model.parameters()):
-            _LOGGER.info("the first call is not compared with eager's: a parameter has hooks, or a dtype of gradients")
-            return None
+    def __init__(self, threads: int) -> None:
+        self._graphs: list[_Beside] = []
+        self._threads = threads
+
+    def run(
+        self, graph: torch.fx.GraphModule, planned: Callable[..., Any], names: Mapping[int, str], given: Any
+    ) -> Any:
+        """What the planned graph returns for its inputs. names: of these, by identity."""
+        if any(map(_is_copied_in_part, _tensors(given))):
+            _LOGGER.info("a graph is not compared with eager's: a parameter has hooks, or a dtype of gradients")
+            return planned(*given)
         try:
-            return cls(model, args, kwargs)
+            beside = _Beside(graph, names, given, self._threads)
         except Exception as error:
-            _LOGGER.info("the first call is not compared with eager's: %s", error)
-            return None
+            _LOGGER.info("a graph is not compared with eager's: %s", error)
+            return planned(*given)
+        self._graphs.append(beside)
+        return beside.run(planned)
 
-    def compare(self, result: Any, eager: Callable[..., Any]) -> None:
-        """Warn of results that are rounded otherwise than eager's.
+    def compare(self, loss: Any = None) -> None:
+        """Warn of results that are rounded otherwise than eager's, once the call is over.
 
         Raises InputError for others, with the module as it was before the call.
-        result: of the planned call. eager: makes the call with a model and arguments.
+        loss: what the backward pass of the call began at, if there was one.
         """
-        ours = self._outcome(result, self._model, self._args, self._kwargs)
-        model, args, kwargs = self._copy
-        self._again = copy.deepcopy(self._copy)
-        before = {name: parameter.grad for name, parameter in self._model.named_parameters()}
-        try:
-            with _generators_at(self._random):
-                theirs = self._outcome(eager(model, args, kwargs), model, args, kwargs)
-        except Exception as error:
-            _LOGGER.info("the first call is not compared with eager's: %s", error)
-            return
-        if any(parameter.grad is not before[name] for name, parameter in self._model.named_parameters()):
-            _LOGGER.info("the first call is not compared with eager's: its loss reads the module itself")
-            return
-        rounded, other = _differences(ours, theirs)
-        if other and not self._is_repeatable(theirs, eager):
-            _LOGGER.info("the first call is not compared with eager's, which is not the same twice")
-            return
+        rounded, other = dict[str, float](), dict[str, float]()
+        if len(self._graphs) > 1:
+            loss = None  # Gradients are of several graphs together.
+        for beside in self._graphs:
+            try:
+                found = beside.differences(loss)
+            except Exception as error:
+                _LOGGER.info("a graph is not compared with eager's: %s", error)
+            else:
+                rounded |= found[0]
+                other |= found[1]
         if other:
-            self._restore()
+            for beside in reversed(self._graphs):
+                beside.restore()
             name, most = max(other.items(), key=lambda each: each[1])
             raise InputError(
                 f"the first planned call gives another {shown(name)} than eager (by {most:.1e}); the module is as it "
@@ -103,56 +93,105 @@ class SelfCheck:
                 stacklevel=4,
             )
 
-    def _is_repeatable(self, first: _Outcome, eager: Callable[..., Any]) -> bool:
-        """Whether a second call of eager's gives the same: it does not where it reads what a call changes outside."""
-        model, args, kwargs = self._again
-        for own, other in zip(self._model.parameters(), model.parameters(), strict=True):
-            value = self._values_of[id(own)]
-            other.grad = None if value is None else value.clone()
-        with _generators_at(self._random):
-            second = self._outcome(eager(model, args, kwargs), model, args, kwargs)
-        return not any(_differences(first, second))
 
-    def _held(self) -> Iterator[tuple[str, Any]]:
-        yield from self._model.named_parameters()
-        yield from self._model.named_buffers()
+class _Beside:
+    """A captured graph in eager, and its planned run."""
 
-    def _outcome(self, result: Any, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Outcome:
-        found: dict[str, Any] = {}
-        for number, leaf in enumerate(_tensors((result,))):
-            found[f"result {number}"] = leaf
-        for name, parameter in model.named_parameters():
-            found[f"'{name}'"] = parameter
-            if parameter.grad is not None:
-                found[f"gradient of '{name}'"] = parameter.grad
-        for name, buffer in model.named_buffers():
-            found[f"buffer '{name}'"] = buffer
-        for number, leaf in enumerate(_tensors((args, kwargs))):
-            found[f"argument {number}"] = leaf
-            if leaf.is_leaf and leaf.grad is not None:
-                found[f"gradient of argument {number}"] = leaf.grad
-        return _Outcome(tensors={name: _kept(tensor) for name, tensor in found.items()}, drawn=torch.get_rng_state())
+    def __init__(
+        self, graph: torch.fx.GraphModule, names: Mapping[int, str], given: Sequence[Any], threads: int
+    ) -> None:
+        self._graph = graph
+        self._given = given
+        self._threads = threads
+        self._names = [names.get(id(value), f"input {place}") for place, value in enumerate(given)]
+        self._gradients = [value.grad if _is_leaf(value) else None for value in given]
+        self._drawn = torch.get_rng_state()
+        # One copy of all: what is shared between inputs is shared between their copies.
+        self._before = copy.deepcopy(
+            [value.detach() if isinstance(value, torch.Tensor) else value for value in given]
+        )  # fmt: skip
+        self._before_gradients = [None if each is None else each.detach().clone() for each in self._gradients]
+        self._theirs = self._in_eager()
+        torch.set_rng_state(self._drawn)
 
-    def _restore(self) -> None:
+    def run(self, planned: Callable[..., Any]) -> Any:
+        """The planned run."""
+        self._results = planned(*self._given)
+        self._drawn_as_planned = torch.get_rng_state()
+        return self._results
+
+    def differences(self, loss: Any) -> tuple[dict[str, float], dict[str, float]]:
+        """By name, how far from eager's: what is rounded otherwise, and what is another value."""
+        end = next((place for place, result in enumerate(self._results) if loss is not None and result is loss), None)
+        ours = self._outcome(self._given, self._results, end, self._drawn_as_planned)
+        theirs = self._ended(*self._theirs, end)
+        rounded, other = _differences(ours, theirs)
+        if other:
+            now = torch.get_rng_state()
+            torch.set_rng_state(self._drawn)
+            again = self._ended(*self._in_eager(), end)
+            torch.set_rng_state(now)
+            if any(_differences(theirs, again)):
+                _LOGGER.info("a graph is not compared with eager's, which is not the same twice")
+                return {}, {}
+        return rounded, other
+
+    def restore(self) -> None:
+        """Puts inputs and gradients back to what they were."""
         with torch.no_grad():
-            for name, tensor in self._held():
-                tensor.copy_(self._before[name])
-            for name, parameter in self._model.named_parameters():
-                parameter.grad, value = self._gradients[name], self._values[name]
-                if value is not None:
-                    parameter.grad.copy_(value)
-        _set_generators(self._random)
+            for value, before in zip(self._given, self._before, strict=True):
+                if isinstance(value, torch.Tensor):
+                    value.copy_(before)
+            for value, gradient, before in zip(self._given, self._gradients, self._before_gradients, strict=True):
+                if _is_leaf(value):
+                    value.grad = gradient
+                if gradient is not None:
+                    gradient.copy_(before)
+        torch.set_rng_state(self._drawn)
+
+    def _in_eager(self) -> tuple[list[Any], Sequence[Any], Any]:
+        """Copies of the inputs after a run, its results, and the state of the generator."""
+        copies = copy.deepcopy(self._before)
+        for value, other, gradient in zip(self._given, copies, self._before_gradients, strict=True):
+            if isinstance(value, torch.Tensor) and value.requires_grad:
+                other.requires_grad_()
+                other.grad = None if gradient is None else gradient.clone()
+        with torch_threads(self._threads):
+            results = self._graph(*copies)
+        return copies, results, torch.get_rng_state()
+
+    def _ended(self, inputs: Sequence[Any], results: Sequence[Any], drawn: Any, end: int | None) -> _Outcome:
+        """A run of eager's with its backward pass, which begins at a result."""
+        if end is not None:
+            with torch_threads(self._threads):
+                results[end].backward()
+        return self._outcome(inputs, results, end, drawn)
+
+    def _outcome(self, inputs: Sequence[Any], results: Sequence[Any], end: int | None, drawn: Any) -> _Outcome:
+        found = {f"result {place}": result for place, result in enumerate(results)}
+        for name, value, given in zip(self._names, inputs, self._given, strict=True):
+            found[f"'{name}'"] = value
+            if end is not None and _is_leaf(given) and value.grad is not None:
+                found[f"gradient of '{name}'"] = value.grad
+        tensors = {name: _kept(value) for name, value in found.items() if isinstance(value, torch.Tensor)}
+        return _Outcome(tensors=tensors, drawn=drawn)
+
+
+def _is_leaf(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_leaf and value.requires_grad
 
 
 def _is_copied_in_part(parameter: Any) -> bool:
+    if not _is_leaf(parameter):
+        return False
     hooks = parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None)
-    return bool(hooks) or getattr(parameter, "grad_dtype", parameter.dtype) != parameter.dtype
+    return bool(hooks) or parameter.grad_dtype not in (None, parameter.dtype)
 
 
 def _kept(tensor: Any) -> Any:
-    """A copy that can be compared."""
+    """What can be compared."""
     tensor = tensor.detach()
-    return tensor.clone() if tensor.layout == torch.strided else tensor.to_dense()
+    return tensor if tensor.layout == torch.strided else tensor.to_dense()
 
 
 def _tensors(tree: Any) -> list[Any]:
@@ -204,24 +243,3 @@ def _digit(dtype: torch.dtype) -> float:
         return 0.0
     casts = [torch.get_autocast_dtype(kind) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
     return float(max(torch.finfo(each).eps for each in (dtype, *casts)))
-
-
-def _generators() -> tuple[Any, ...]:
-    return random.getstate(), np.random.get_state(), torch.get_rng_state()
-
-
-def _set_generators(states: tuple[Any, ...]) -> None:
-    random.setstate(states[0])
-    np.random.set_state(states[1])
-    torch.set_rng_state(states[2])
-
-
-@contextmanager
-def _generators_at(states: tuple[Any, ...]) -> Iterator[None]:
-    """All generators as they were before a call; afterwards as they are now."""
-    now = _generators()
-    _set_generators(states)
-    try:
-        yield
-    finally:
-        _set_generators(now)

@@ -72,7 +72,7 @@ def return_unread_draws(module: fx.GraphModule) -> int:
 
 
 def _draws(node: fx.Node) -> bool:
-    """Whether a call is one of the functions of PyTorch that may take numbers from the generator, and gives a tensor."""
+    """Whether a call gives a tensor, and is of a function that may take numbers from the generator."""
     packet = getattr(torch.ops.aten, _name_of(node), None) if node.op.startswith("call_") else None
     is_random = packet is not None and any(
         torch.Tag.nondeterministic_seeded in getattr(packet, name).tags for name in packet.overloads()

@@ -19,10 +19,13 @@ from typing import Any
 
 import torch
 from torch._C._dynamo.guards import DictGuardManager
-from torch._dynamo.source import AttrSource, DictGetItemSource, GetItemSource
+from torch._dynamo.source import AttrSource, DictGetItemSource, GetItemSource, TempLocalSource
+from torch._dynamo.symbolic_convert import InstructionTranslator
+from torch._dynamo.variables.user_defined import UserDefinedClassVariable
 from torch._guards import Guard, TracingContext
 
 from placewright.execution.pytorch.traced_code import TracedCode, content_of
+from placewright.support.errors import InputError, shown
 
 #: What keeps the names of a module's parts beside its own attributes.
 _PARTS = ("_parameters", "_buffers", "_modules")
@@ -37,11 +40,10 @@ def add_stricter_guards() -> None:
     traced = TracedCode(context.traced_code)
     read: dict[str, _Read] = {}
     for guard in list(guards):
-        source, kind = guard.originating_source, guard.create_fn_name()
-        read.setdefault(source.name, _Read(source)).kinds.add(kind)
-        while (base := getattr(source, "base", None)) is not None:
-            read.setdefault(base.name, _Read(base)).has_parts = True
-            source = base
+        source = guard.originating_source
+        read.setdefault(source.name, _Read(source)).kinds.add(guard.create_fn_name())
+        while (source := getattr(source, "base", None)) is not None and not isinstance(source, TempLocalSource):
+            read.setdefault(source.name, _Read(source)).has_parts = True
     names = _names_that_may_be_missing(context.traced_code)
     for name, own in read.items():
         if name and not name.endswith(_PARTS):
@@ -49,6 +51,18 @@ def add_stricter_guards() -> None:
             guards.add(Guard(own.source, make), collect_debug_stack=False)
     root = next(own.source for own in read.values() if not own.source.name)
     guards.add(Guard(root, partial(_guard_code, traced=traced)), collect_debug_stack=False)
+
+
+def check_effects() -> None:
+    """Raises InputError where forward writes to a class, whose instances PyTorch has read what was there before."""
+    effects = InstructionTranslator.current_tx().output.side_effects
+    for variable in effects.id_to_variable.values():
+        if isinstance(variable, UserDefinedClassVariable) and effects.is_modified(variable):
+            names = ", ".join(shown(name) for name in effects.store_attr_mutations.get(variable, ()))
+            raise InputError(
+                f"the module sets {names} of the class {shown(variable.value.__name__)} while it runs, of which "
+                "PyTorch would read the old value; keep it in the module itself"
+            )
 
 
 @dataclass(eq=False)
@@ -104,7 +118,7 @@ def _checks(value: Any, read: _Read, names: Set[str]) -> Iterator[Callable[[Any]
         content = content_of(value)
         yield lambda now: content_of(now) == content
     elif isinstance(value, dict):
-        in_order = OrderedDict.keys if isinstance(value, OrderedDict) else dict.keys
+        in_order: Callable[[Any], Any] = OrderedDict.keys if isinstance(value, OrderedDict) else dict.keys
         keys = tuple(in_order(value))
         if read.kinds & _COUNTED or not read.has_parts:
             yield lambda now: tuple(in_order(now)) == keys
@@ -129,7 +143,7 @@ def _checks(value: Any, read: _Read, names: Set[str]) -> Iterator[Callable[[Any]
 
 
 def _has_none_of(part: str, absent: Set[str], now: Any) -> bool:
-    return vars(now).get(part, {}).keys().isdisjoint(absent)
+    return absent.isdisjoint(vars(now).get(part, {}))
 
 
 def _names_that_may_be_missing(codes: Sequence[CodeType]) -> frozenset[str]:

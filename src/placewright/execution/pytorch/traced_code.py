@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 import builtins
 import enum
+import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -101,7 +102,7 @@ class TracedCode:
         """Notes a class that is read itself, and not for its instances."""
         self.watch(kind)
         if _runs_its_own_code(kind):
-            for each in (*kind.__mro__, *type(kind).__mro__):
+            for each in (*kind.__mro__, *inspect.getmro(type(kind))):
                 if each not in (object, type):
                     self._contents[each] = _contents_of(each)
 
@@ -119,7 +120,7 @@ class TracedCode:
         return (
             all(self._is_same(place) for place in self._versions.changed())
             and all(state.is_of(function) for function, state in self._functions.items())
-            and all(own.keys().isdisjoint(names) for own, names in self._not_in.values())
+            and all(names.isdisjoint(own) for own, names in self._not_in.values())
             and all(vars(builtins).get(name) is value for name, value in self._builtins.items())
             and all(_contents_of(kind) == contents for kind, contents in self._contents.items())
             and self._settings == self._settings_now()
@@ -160,11 +161,11 @@ def content_of(value: Any) -> Any:
     if type(value) in _ATOMS:
         return type(value), repr(value)  # By what is written zero is another than minus zero.
     if type(value) in (tuple, list):
-        return type(value), *map(content_of, value)
+        return (type(value), *(content_of(each) for each in value))
     if type(value) in (set, frozenset):
-        return type(value), *sorted(map(content_of, value), key=repr)
+        return (type(value), *sorted((content_of(each) for each in value), key=repr))
     if type(value) is dict:
-        return dict, *(content_of(each) for pair in value.items() for each in pair)
+        return (dict, *(content_of(each) for pair in value.items() for each in pair))
     return id(value)
 
 
