@@ -349,7 +349,7 @@ class Compiled:
         check = SelfCheck(len(cores[0]) if len(cores) > 1 else torch.get_num_threads())
         with variant.planner.checked_by(check):
             result = variant.run(args, kwargs)
-        check.compare(variant.loss)
+        check.compare(variant.loss if variant.is_whole else None)
         self._is_checked = True
         return result
 
@@ -432,7 +432,7 @@ class _Variant:
         if call.optimizer is not None and self.planner.limit is not None:
             self._state_bytes = self._room_for(call.optimizer, self.planner.limit)
         #: While PyTorch captures all of the call as one graph; otherwise the same with several.
-        self._is_whole = True
+        self.is_whole = True
         self._compiled = self._captured_by_pytorch()
         has_recurrent = any(isinstance(module, nn.RNNBase) for module in call.model.modules())
         self._settings = {
@@ -500,7 +500,7 @@ class _Variant:
         return getattr(self._now, "loss", None)
 
     def _called(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, prepare: bool) -> Any:
-        if self._is_whole:
+        if self.is_whole:
             try:
                 return self._compiled(*args, **kwargs)
             except (Unsupported, UserError, RefusedError) as error:
@@ -513,7 +513,7 @@ class _Variant:
                         stacklevel=5,
                     )
                 # Nothing has run so far. What several graphs compute is autograd's to put together.
-                self._is_whole = False
+                self.is_whole = False
                 self.planner.may_train, self.planner.is_step = True, False
                 self._compiled = self._captured_by_pytorch()
         return _NOTHING if prepare else self._compiled(*args, **kwargs)
@@ -521,7 +521,7 @@ class _Variant:
     def _captured_by_pytorch(self) -> Callable[..., Any]:
         backend = _backend_of(self.planner)
         compiled: Callable[..., Any] = torch.compile(
-            self._step(), backend=backend, dynamic=False, fullgraph=self._is_whole
+            self._step(), backend=backend, dynamic=False, fullgraph=self.is_whole
         )
         return compiled
 
@@ -542,7 +542,7 @@ class _Variant:
     def has_room(self, gradient_bytes: int) -> bool:
         """Whether all plans keep the limit beside so many bytes of gradients."""
         limit, beside = self.planner.limit, self._state_bytes + gradient_bytes
-        if limit is None or not self._is_whole:
+        if limit is None or not self.is_whole:
             return True
         return all(graph.plan.peak_bytes[0] + beside <= limit for graph in self.planner.graphs)
 
