@@ -354,8 +354,13 @@ class Compiled:
         return result
 
     def _check_mode(self) -> None:
-        """Raises InputError for a training step of a module that was set to evaluation, or without gradients."""
+        """Raises InputError where the module has been set to the other mode, or for training without gradients."""
         if not self._call.training:
+            if self._call.model.training and not self._was_in_training:
+                raise InputError(
+                    "the module is in training mode by now, and what was compiled runs it in evaluation mode; call "
+                    "eval() first, or compile it with training=True"
+                )
             return
         if self._was_in_training and not self._call.model.training:
             raise InputError(

@@ -127,7 +127,7 @@ class _Beside:
         """Compares gradients, where the backward pass began at a result."""
         self._end = next((place for place, each in enumerate(self._results) if loss is not None and each is loss), None)
         if self._end is not None and not self._draws_twice():
-            self._note(self._gradients_of(self._given), self._backward(self._theirs))
+            self._note(self._gradients_of(self._given), self._backward(self._theirs, self._end))
 
     def is_repeatable(self) -> bool:
         """Whether eager gives the same twice."""
@@ -135,10 +135,11 @@ class _Beside:
         torch.set_rng_state(self._drawn)
         again = self._in_eager()
         torch.set_rng_state(now)
-        found = _differences(self._after(*self._theirs[:2]), self._after(*again[:2]))
-        if self._end is not None:
-            found = (*found, *_differences(self._gradients_of(self._theirs[0]), self._backward(again)))
-        return not any(found)
+        if any(_differences(self._after(*self._theirs[:2]), self._after(*again[:2]))):
+            return False
+        return self._end is None or not any(
+            _differences(self._gradients_of(self._theirs[0]), self._backward(again, self._end))
+        )
 
     def _note(self, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
         rounded, other = _differences(ours, theirs)
@@ -180,10 +181,10 @@ class _Beside:
         found |= {f"'{name}'": value for name, value in zip(self._names, inputs, strict=True)}
         return {name: _kept(value) for name, value in found.items() if isinstance(value, torch.Tensor)}
 
-    def _backward(self, run: tuple[Sequence[Any], Sequence[Any], Any]) -> dict[str, Any]:
-        """Gradients of a run in eager, from the result on at which the planned backward pass began."""
+    def _backward(self, run: tuple[Sequence[Any], Sequence[Any], Any], end: int) -> dict[str, Any]:
+        """Gradients of a run in eager, whose backward pass begins at a result."""
         with torch_threads(self._threads):
-            run[1][self._end].backward()
+            run[1][end].backward()
         return self._gradients_of(run[0])
 
     def _gradients_of(self, inputs: Sequence[Any]) -> dict[str, Any]:

@@ -24,13 +24,13 @@ from torch._dynamo.symbolic_convert import InstructionTranslator
 from torch._dynamo.variables.user_defined import UserDefinedClassVariable
 from torch._guards import Guard, TracingContext
 
-from placewright.execution.pytorch.traced_code import TracedCode, content_of
+from placewright.execution.pytorch.traced_code import TracedCode, content_of, is_of_pytorch
 from placewright.support.errors import InputError, shown
 
 #: What keeps the names of a module's parts beside its own attributes.
 _PARTS = ("_parameters", "_buffers", "_modules")
 #: Guards of a dictionary by which PyTorch knows how many entries it has.
-_COUNTED = {"SEQUENCE_LENGTH", "DICT_KEYS_MATCH", "MAPPING_KEYS_CHECK", "DICT_CONST_KEYS"}
+_COUNTED = {"SEQUENCE_LENGTH", "DICT_KEYS_MATCH", "EMPTY_NN_MODULE_HOOKS_DICT"}
 
 
 def add_stricter_guards() -> None:
@@ -111,7 +111,7 @@ def _checks(value: Any, read: _Read, names: Set[str]) -> Iterator[Callable[[Any]
     """What is to hold of a value that was read, beside what PyTorch checks."""
     if isinstance(value, (torch.Tensor, type, FunctionType)):
         return
-    if type(value) in (float, complex) and 0.0 in (value.real, value.imag):
+    if (type(value) is float and value == 0) or type(value) is complex:
         words = repr(value)  # Zero equals minus zero.
         yield lambda now: repr(now) == words
     elif isinstance(value, tuple) and _is_mutable(value):
@@ -120,6 +120,8 @@ def _checks(value: Any, read: _Read, names: Set[str]) -> Iterator[Callable[[Any]
     elif isinstance(value, dict):
         in_order: Callable[[Any], Any] = OrderedDict.keys if isinstance(value, OrderedDict) else dict.keys
         keys = tuple(in_order(value))
+        if not keys and read.kinds & _COUNTED:
+            return
         if read.kinds & _COUNTED or not read.has_parts:
             yield lambda now: tuple(in_order(now)) == keys
         elif absent := names - {*keys}:
@@ -132,27 +134,33 @@ def _checks(value: Any, read: _Read, names: Set[str]) -> Iterator[Callable[[Any]
     elif isinstance(value, random.Random):
         state = value.getstate()
         yield lambda now: now.getstate() == state
+    elif isinstance(value, torch.nn.Module):
+        if names:
+            counts = _counts(value)
+            yield lambda now: _counts(now) == counts
     elif isinstance(getattr(value, "__dict__", None), dict):
         if isinstance(value, threading.local):
             held = tuple(vars(value))  # Other than the dictionary that PyTorch looks at.
             yield lambda now: tuple(vars(now)) == held
         if absent := names - vars(value).keys():
             yield lambda now: vars(now).keys().isdisjoint(absent)
-        for part in _PARTS if isinstance(value, torch.nn.Module) and names else ():
-            yield partial(_has_none_of, part, names - vars(value).get(part, {}).keys())
 
 
-def _has_none_of(part: str, absent: Set[str], now: Any) -> bool:
-    return absent.isdisjoint(vars(now).get(part, {}))
+def _counts(module: torch.nn.Module) -> list[int]:
+    """How many attributes and parts a module has."""
+    held = vars(module)
+    return [len(held), *(len(held[part]) for part in _PARTS if part in held)]
 
 
 def _names_that_may_be_missing(codes: Sequence[CodeType]) -> frozenset[str]:
     """Names that code looks up where it can go on without them: within `try`, and by functions that take names."""
     found: set[str] = set()
     for code in codes:
+        if is_of_pytorch(code):
+            continue
         if code.co_exceptiontable:
             found.update(code.co_names)
-        if not {"getattr", "hasattr", "vars", "__dict__", "isinstance"}.isdisjoint(code.co_names):
+        if not {"getattr", "hasattr", "vars", "__dict__"}.isdisjoint(code.co_names):
             found.update(each for each in code.co_consts if isinstance(each, str) and each.isidentifier())
     return frozenset(found)
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import abc
 import builtins
-import enum
 import inspect
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partialmethod
+from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -24,9 +25,8 @@ from placewright import _core
 
 #: What PyTorch calls hooks of all modules, which it does not guard.
 _HOOKS = [name for name in vars(every_module) if name.startswith("_global_") and name.endswith("_hooks")]
+_TORCH = str(Path(torch.__file__).parent)
 _ATOMS = (type(None), bool, int, float, complex, str, bytes, type(...))
-#: Metaclasses whose own methods read no attributes that change.
-_PLAIN_METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
 #: Methods of a class that PyTorch calls when it captures, in place of interpreting them.
 _CALLED = ("__class_getitem__", "__subclasshook__")
 
@@ -43,11 +43,11 @@ class _Class:
 
 
 class _Function:
-    """What a function was: its code, its defaults, and the names of what it holds."""
+    """What a function was: its code, its defaults, and how much it holds."""
 
     def __init__(self, function: FunctionType) -> None:
         self._parts = function.__code__, function.__defaults__, function.__kwdefaults__
-        self._names = (*function.__dict__, *function.__annotations__)
+        self._held, self._annotations = len(function.__dict__), len(function.__annotations__)
 
     def is_of(self, function: FunctionType) -> bool:
         """Whether a function is that now."""
@@ -56,7 +56,8 @@ class _Function:
             function.__code__ is code
             and function.__defaults__ is defaults
             and function.__kwdefaults__ is keyword_defaults
-            and (*function.__dict__, *function.__annotations__) == self._names
+            and len(function.__dict__) == self._held
+            and len(function.__annotations__) == self._annotations
         )
 
 
@@ -103,14 +104,14 @@ class TracedCode:
         self.watch(kind)
         if _runs_its_own_code(kind):
             for each in (*kind.__mro__, *inspect.getmro(type(kind))):
-                if each not in (object, type):
+                if _is_users(each):
                     self._contents[each] = _contents_of(each)
 
     def watch_function(self, function: FunctionType) -> None:
         """Notes what a function is, and the builtins that its code reads."""
         self._functions[function] = _Function(function)
         own = function.__globals__
-        for name in function.__code__.co_names:
+        for name in () if is_of_pytorch(function.__code__) else function.__code__.co_names:
             if name not in own and name in vars(builtins):
                 self._builtins[name] = vars(builtins)[name]
                 self._not_in.setdefault(id(own), (own, set()))[1].add(name)
@@ -120,7 +121,7 @@ class TracedCode:
         return (
             all(self._is_same(place) for place in self._versions.changed())
             and all(state.is_of(function) for function, state in self._functions.items())
-            and all(names.isdisjoint(own) for own, names in self._not_in.values())
+            and all(own.keys().isdisjoint(names) for own, names in self._not_in.values())
             and all(vars(builtins).get(name) is value for name, value in self._builtins.items())
             and all(_contents_of(kind) == contents for kind, contents in self._contents.items())
             and self._settings == self._settings_now()
@@ -156,6 +157,11 @@ class TracedCode:
         return _Class(kind.__bases__, frozenset(own), counts, tuple(own.values()))
 
 
+def is_of_pytorch(code: CodeType) -> bool:
+    """Whether code is PyTorch's own, whose names nobody gives another meaning."""
+    return code.co_filename.startswith(_TORCH)
+
+
 def content_of(value: Any) -> Any:
     """What a container of plain values holds, as something that does not change with it; of all else what it is."""
     if type(value) in _ATOMS:
@@ -170,10 +176,15 @@ def content_of(value: Any) -> Any:
 
 
 def _runs_its_own_code(kind: type) -> bool:
-    """Whether PyTorch calls code of a class where it is read itself, in place of interpreting it."""
-    return type(kind) not in _PLAIN_METACLASSES or any(
-        name in vars(each) for name in _CALLED for each in kind.__mro__ if each is not object
-    )
+    """Whether PyTorch calls Python code of a class where it is read itself, in place of interpreting it."""
+    called = [vars(each).get(name) for name in _CALLED for each in kind.__mro__ if _is_users(each)]
+    for each in inspect.getmro(type(kind)):
+        called += vars(each).values() if _is_users(each) else ()
+    return any(True for value in called for _ in _functions_of(value))
+
+
+def _is_users(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] not in sys.stdlib_module_names
 
 
 def _contents_of(kind: type) -> list[Any]:
