@@ -28,7 +28,7 @@ from placewright.execution.pytorch.profile import unchanged
 from placewright.execution.pytorch.program import program_of_graph
 from placewright.execution.pytorch.recomputation import keep_masks, partition
 from placewright.execution.pytorch.rematerialized import rewritten_program
-from placewright.execution.pytorch.stricter_guards import add_stricter_guards, check_effects
+from placewright.execution.pytorch.stricter_guards import add_stricter_guards, has_effects_outside
 from placewright.graph import Graph
 from placewright.importers.torch.kernels import kernels_kept
 from placewright.importers.torch.recurrent import split_layers
@@ -43,7 +43,9 @@ def compile_graph(planner: GraphPlanner, module: Any, example_inputs: Sequence[A
     Raises InputError for a graph that cannot be planned, or does not fit.
     """
     check_captured(module)
-    check_effects()
+    known = planner.names()
+    if has_effects_outside() or any(isinstance(x, torch.Tensor) and id(x) not in known for x in example_inputs):
+        planner.can_be_copied = False
     add_stricter_guards()
     as_captured = _copy_of(module) if planner.verifies else None
     captured = _Captured(planner, example_inputs)

@@ -347,9 +347,20 @@ class Compiled:
         cores = cores_by_device(self._devices.machine)
         # An op on one of several devices has fewer threads, which adds in another order.
         check = SelfCheck(len(cores[0]) if len(cores) > 1 else torch.get_num_threads())
-        with variant.planner.checked_by(check):
-            result = variant.run(args, kwargs)
-        check.compare(variant.loss if variant.is_whole else None)
+        call, planner = self._call, variant.planner
+
+        def eager(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+            with mode_set(model, call.training):
+                result = model(*args, **kwargs)
+                return (call.loss or default_loss)(result) if call.training else result
+
+        if variant.is_whole and planner.graphs and planner.can_be_copied:
+            result = check.run_call((call.model, args, kwargs), eager, lambda: variant.run(args, kwargs))
+            check.compare(result if call.training else None)
+        else:
+            with planner.checked_by(check):
+                result = variant.run(args, kwargs)
+            check.compare(variant.loss if variant.is_whole else None)
         self._is_checked = True
         return result
 

@@ -156,6 +156,8 @@ class GraphPlanner:
     ----------
     graphs
         What was planned, in the order of capture.
+    can_be_copied
+        Whether calls that were captured read no tensors and change nothing but of the module and its arguments.
     beside
         Bytes that are in use beside those of the graphs: by the optimizer's states, and by gradients that are there
         before a step.
@@ -188,6 +190,7 @@ class GraphPlanner:
         self.may_train = may_train
         self.is_step = is_step
         self.verifies = verifies
+        self.can_be_copied = True
         self.beside = 0
         self._now = threading.local()
 
@@ -354,7 +357,7 @@ class GraphPlanner:
         check = getattr(self._now, "check", None)
         if check is None or getattr(self._now, "prepare", False):
             return planned(*given)
-        return check.run(graph, planned, self.names(), given)
+        return check.run_graph(graph, planned, self.names(), given)
 
     @contextmanager
     def noting(self, ran: list[PlannedGraph], *, prepare: bool) -> Iterator[None]:

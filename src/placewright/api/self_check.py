@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import copy
 import logging
+import random
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
@@ -26,29 +29,58 @@ _NOISE = 8.0
 
 
 class SelfCheck:
-    """One call of a module, each captured graph of which also runs op by op as eager does, on copies of its inputs.
+    """One call of a module beside eager's, on copies: all of the call, or each captured graph.
 
-    The module's own Python runs once, since what it does beside its results cannot be undone. threads: of an op.
+    Where forward changes something outside of the module, its own Python runs once only, and graphs are compared.
+    threads: of an op.
     """
 
     def __init__(self, threads: int) -> None:
-        self._graphs: list[_Beside] = []
+        self._beside: list[_Beside] = []
         self._threads = threads
 
-    def run(
-        self, graph: torch.fx.GraphModule, planned: Callable[..., Any], names: Mapping[int, str], given: Any
+    def run_call(
+        self,
+        given: tuple[torch.nn.Module, Sequence[Any], Mapping[str, Any]],
+        eager: Callable[..., Any],
+        planned: Callable[[], Any],
     ) -> Any:
-        """What the planned graph returns for its inputs. names: of these, by identity."""
-        if any(map(_is_copied_in_part, _tensors(given))):
-            _LOGGER.info("a graph is not compared with eager's: a parameter has hooks, or a dtype of gradients")
-            return planned(*given)
+        """What a planned call returns. given: a model and arguments. eager: calls these, up to a loss."""
+
+        def named(tree: Any) -> dict[str, Any]:
+            model, *others = tree
+            found = {f"argument {place}": leaf for place, leaf in enumerate(_tensors(others))}
+            return {**dict(model.named_parameters()), **dict(model.named_buffers()), **found}
+
+        return self._run(_Run(given, given, named, eager, self._threads), planned)
+
+    def run_graph(
+        self, graph: torch.fx.GraphModule, planned: Callable[..., Any], names: Mapping[int, str], given: Sequence[Any]
+    ) -> Any:
+        """What a planned graph returns for its inputs. names: of these, by identity."""
+        own = [names.get(id(value), f"input {place}") for place, value in enumerate(given)]
+
+        def named(tree: Any) -> dict[str, Any]:
+            return {name: value for name, value in zip(own, tree, strict=True) if isinstance(value, torch.Tensor)}
+
+        copied = [value.detach() if isinstance(value, torch.Tensor) else value for value in given]
+        run = _Run(given, copied, named, graph, self._threads)
+        # Outside of a compiler PyTorch's op for a checkpoint draws other numbers in backward than in forward.
+        nodes = graph.graph.nodes
+        run.redraws = any(getattr(node.target, "__name__", "") == "tag_activation_checkpoint" for node in nodes)
+        return self._run(run, lambda: planned(*given))
+
+    def _run(self, run: _Run, planned: Callable[[], Any]) -> Any:
+        if any(map(_is_copied_in_part, run.named(run.given).values())):
+            _LOGGER.info("a run is not compared with eager's: a parameter has hooks, or a dtype of gradients")
+            return planned()
         try:
-            beside = _Beside(graph, names, given, self._threads)
+            beside = _Beside(run)
         except Exception as error:
-            _LOGGER.info("a graph is not compared with eager's: %s", error)
-            return planned(*given)
-        self._graphs.append(beside)
-        return beside.run(planned)
+            _LOGGER.info("a run is not compared with eager's: %s", error)
+            return planned()
+        self._beside.append(beside)
+        return beside.beside(planned)
 
     def compare(self, loss: Any = None) -> None:
         """Warn of results that are rounded otherwise than eager's, once the call is over.
@@ -57,20 +89,20 @@ class SelfCheck:
         loss: what the backward pass of the call began at, if it was all of one graph.
         """
         rounded, other = dict[str, float](), dict[str, float]()
-        for beside in self._graphs:
+        for beside in self._beside:
             try:
                 beside.compare_gradients(loss)
                 is_told = not beside.other or beside.is_repeatable()
             except Exception as error:
-                _LOGGER.info("a graph is not compared with eager's: %s", error)
+                _LOGGER.info("a run is not compared with eager's: %s", error)
                 continue
             if is_told:
                 rounded |= beside.rounded
                 other |= beside.other
             else:
-                _LOGGER.info("a graph is not compared with eager's, which is not the same twice")
+                _LOGGER.info("a run is not compared with eager's, which is not the same twice")
         if other:
-            for beside in reversed(self._graphs):
+            for beside in reversed(self._beside):
                 beside.restore()
             name, most = max(other.items(), key=lambda each: each[1])
             raise InputError(
@@ -87,112 +119,130 @@ class SelfCheck:
             )
 
 
+@dataclass(eq=False)
+class _Run:
+    """What is run, of which `copied` can be copied. named: its tensors by name. eager: returns results for a copy."""
+
+    given: Any
+    copied: Any
+    named: Callable[[Any], dict[str, Any]]
+    eager: Callable[..., Any]
+    threads: int
+    redraws: bool = False
+
+
 class _Beside:
-    """A captured graph in eager, and its planned run.
+    """A run in eager beside the planned one.
 
     rounded, other: how far results, inputs and gradients are from eager's, by name, where they are rounded otherwise,
     and where they are others.
     """
 
-    _end: int | None = None
-
-    def __init__(
-        self, graph: torch.fx.GraphModule, names: Mapping[int, str], given: Sequence[Any], threads: int
-    ) -> None:
-        self._graph = graph
-        self._given = given
-        self._threads = threads
-        self._names = [names.get(id(value), f"input {place}") for place, value in enumerate(given)]
-        self._gradients = [value.grad if _is_leaf(value) else None for value in given]
-        self._drawn = torch.get_rng_state()
+    def __init__(self, run: _Run) -> None:
+        self._run = run
+        given = run.named(run.given)
+        self._leaves = {name: value for name, value in given.items() if _is_leaf(value)}
+        self._gradients = {name: value.grad for name, value in self._leaves.items()}
+        self._gradients_before = {
+            name: None if each is None else each.clone() for name, each in self._gradients.items()
+        }
+        self._with_gradient = {name for name, value in given.items() if value.requires_grad}
+        self._values = {name: value.detach().clone() for name, value in given.items()}
+        self._generators = _generators()
         # One copy of all: what is shared between inputs is shared between their copies.
-        self._before = copy.deepcopy(
-            [value.detach() if isinstance(value, torch.Tensor) else value for value in given]
-        )  # fmt: skip
-        self._before_gradients = [None if each is None else each.detach().clone() for each in self._gradients]
+        self._before = copy.deepcopy(run.copied)
+        self._end: int | None = None
+        self._their_gradients: dict[str, Any] = {}
         self.rounded: dict[str, float] = {}
         self.other: dict[str, float] = {}
         self._theirs = self._in_eager()
-        torch.set_rng_state(self._drawn)
 
-    def run(self, planned: Callable[..., Any]) -> Any:
+    def beside(self, planned: Callable[[], Any]) -> Any:
         """The planned run, whose results are compared before somebody writes to them."""
-        self._results = planned(*self._given)
-        self._note(self._after(self._given, self._results), self._after(*self._theirs[:2]))
+        result = planned()
+        self._results = _tensors(result)
+        self._note(self._after(self._run.given, self._results), self._after(*self._theirs[:2]))
         if not torch.equal(torch.get_rng_state(), self._theirs[2]):
             self.other["state of the generator of random numbers"] = float("inf")
-        return self._results
+        return result
 
     def compare_gradients(self, loss: Any) -> None:
         """Compares gradients, where the backward pass began at a result."""
-        self._end = next((place for place, each in enumerate(self._results) if loss is not None and each is loss), None)
-        if self._end is not None and not self._draws_twice():
-            self._note(self._gradients_of(self._given), self._backward(self._theirs, self._end))
+        ends = (place for place, each in enumerate(self._results) if loss is not None and each is loss)
+        self._end = next(ends, None)
+        drew = not torch.equal(self._generators[2], self._theirs[2])
+        if self._end is not None and not (self._run.redraws and drew):
+            self._their_gradients = self._backward(self._theirs, self._end)
+            self._note(self._gradients_of(self._run.given), self._their_gradients)
 
     def is_repeatable(self) -> bool:
         """Whether eager gives the same twice."""
-        now = torch.get_rng_state()
-        torch.set_rng_state(self._drawn)
         again = self._in_eager()
-        torch.set_rng_state(now)
         if any(_differences(self._after(*self._theirs[:2]), self._after(*again[:2]))):
             return False
-        return self._end is None or not any(
-            _differences(self._gradients_of(self._theirs[0]), self._backward(again, self._end))
-        )
+        return self._end is None or not any(_differences(self._their_gradients, self._backward(again, self._end)))
+
+    def restore(self) -> None:
+        """Puts inputs and gradients back to what they were."""
+        given = self._run.named(self._run.given)
+        with torch.no_grad():
+            for name, before in self._values.items():
+                given[name].copy_(before)
+            for name, leaf in self._leaves.items():
+                leaf.grad, before = self._gradients[name], self._gradients_before[name]
+                if before is not None:
+                    leaf.grad.copy_(before)
+        _set_generators(self._generators)
+
+    def _in_eager(self) -> tuple[Any, list[Any], Any]:
+        """Copies of the inputs after a run, its results, and the state of the generator."""
+        tree = copy.deepcopy(self._before)
+        for name, value in self._run.named(tree).items():
+            if name in self._with_gradient:
+                value.requires_grad_()
+        now = _generators()
+        _set_generators(self._generators)
+        try:
+            with torch_threads(self._run.threads):
+                results = _tensors(self._run.eager(*tree))
+            return tree, results, torch.get_rng_state()
+        finally:
+            _set_generators(now)
 
     def _note(self, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
         rounded, other = _differences(ours, theirs)
         self.rounded |= rounded
         self.other |= other
 
-    def _draws_twice(self) -> bool:
-        """Whether a checkpoint draws, which outside of a compiler draws other numbers in backward."""
-        name = "tag_activation_checkpoint"
-        has_checkpoint = any(getattr(node.target, "__name__", "") == name for node in self._graph.graph.nodes)
-        return has_checkpoint and not torch.equal(self._drawn, self._theirs[2])
-
-    def restore(self) -> None:
-        """Puts inputs and gradients back to what they were."""
-        with torch.no_grad():
-            for value, before in zip(self._given, self._before, strict=True):
-                if isinstance(value, torch.Tensor):
-                    value.copy_(before)
-            for value, gradient, before in zip(self._given, self._gradients, self._before_gradients, strict=True):
-                if _is_leaf(value):
-                    value.grad = gradient
-                if gradient is not None:
-                    gradient.copy_(before)
-        torch.set_rng_state(self._drawn)
-
-    def _in_eager(self) -> tuple[list[Any], Sequence[Any], Any]:
-        """Copies of the inputs after a run, its results, and the state of the generator."""
-        copies = copy.deepcopy(self._before)
-        for value, other, gradient in zip(self._given, copies, self._before_gradients, strict=True):
-            if isinstance(value, torch.Tensor) and value.requires_grad:
-                other.requires_grad_()
-                other.grad = None if gradient is None else gradient.clone()
-        with torch_threads(self._threads):
-            results = self._graph(*copies)
-        return copies, results, torch.get_rng_state()
-
-    def _after(self, inputs: Sequence[Any], results: Sequence[Any]) -> dict[str, Any]:
+    def _after(self, tree: Any, results: Sequence[Any]) -> dict[str, Any]:
         found = {f"result {place}": result for place, result in enumerate(results)}
-        found |= {f"'{name}'": value for name, value in zip(self._names, inputs, strict=True)}
-        return {name: _kept(value) for name, value in found.items() if isinstance(value, torch.Tensor)}
+        found |= {f"'{name}'": value for name, value in self._run.named(tree).items()}
+        return {name: _kept(value) for name, value in found.items()}
 
-    def _backward(self, run: tuple[Sequence[Any], Sequence[Any], Any], end: int) -> dict[str, Any]:
-        """Gradients of a run in eager, whose backward pass begins at a result."""
-        with torch_threads(self._threads):
-            run[1][end].backward()
-        return self._gradients_of(run[0])
+    def _backward(self, run: tuple[Any, list[Any], Any], end: int) -> dict[str, Any]:
+        """Gradients of a run in eager, whose backward pass begins at a result.
 
-    def _gradients_of(self, inputs: Sequence[Any]) -> dict[str, Any]:
-        return {
-            f"gradient of '{name}'": _kept(value.grad)
-            for name, value, given in zip(self._names, inputs, self._given, strict=True)
-            if _is_leaf(given) and value.grad is not None
-        }
+        Raises InputError where the loss reads the tensors themselves, of which the run had copies.
+        """
+        tensors, names = self._run.named(run[0]), list(self._leaves)
+        leaves = [*(tensors[name] for name in names), *self._leaves.values()]
+        with torch_threads(self._run.threads):
+            found = torch.autograd.grad(run[1][end], leaves, allow_unused=True)
+        if any(each is not None for each in found[len(names) :]):
+            raise InputError("the loss reads the module itself")
+        return self._named(
+            {
+                name: before if new is None else new if before is None else before + new
+                for name, before, new in zip(names, self._gradients_before.values(), found, strict=False)
+            }
+        )
+
+    def _gradients_of(self, tree: Any) -> dict[str, Any]:
+        tensors = self._run.named(tree)
+        return self._named({name: tensors[name].grad for name in self._leaves})
+
+    def _named(self, gradients: Mapping[str, Any]) -> dict[str, Any]:
+        return {f"gradient of '{name}'": _kept(each) for name, each in gradients.items() if each is not None}
 
 
 def _is_leaf(value: Any) -> bool:
@@ -259,3 +309,13 @@ def _digit(dtype: torch.dtype) -> float:
         return 0.0
     casts = [torch.get_autocast_dtype(kind) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
     return float(max(torch.finfo(each).eps for each in (dtype, *casts)))
+
+
+def _generators() -> tuple[Any, ...]:
+    return random.getstate(), np.random.get_state(), torch.get_rng_state()
+
+
+def _set_generators(states: tuple[Any, ...]) -> None:
+    random.setstate(states[0])
+    np.random.set_state(states[1])
+    torch.set_rng_state(states[2])

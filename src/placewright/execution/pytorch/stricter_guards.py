@@ -19,7 +19,15 @@ from typing import Any
 
 import torch
 from torch._C._dynamo.guards import DictGuardManager
-from torch._dynamo.source import AttrSource, DictGetItemSource, GetItemSource, TempLocalSource
+from torch._dynamo.source import (
+    AttrSource,
+    DictGetItemSource,
+    GenericAttrSource,
+    GetItemSource,
+    LocalSource,
+    NNModuleSource,
+    TempLocalSource,
+)
 from torch._dynamo.symbolic_convert import InstructionTranslator
 from torch._dynamo.variables.user_defined import UserDefinedClassVariable
 from torch._guards import Guard, TracingContext
@@ -53,16 +61,32 @@ def add_stricter_guards() -> None:
     guards.add(Guard(root, partial(_guard_code, traced=traced)), collect_debug_stack=False)
 
 
-def check_effects() -> None:
-    """Raises InputError where forward writes to a class, whose instances PyTorch has read what was there before."""
+def has_effects_outside() -> bool:
+    """Whether what PyTorch captures now changes anything but what it is called with.
+
+    Raises InputError where it writes to a class, of whose instances PyTorch has read what was there before.
+    """
     effects = InstructionTranslator.current_tx().output.side_effects
-    for variable in effects.id_to_variable.values():
-        if isinstance(variable, UserDefinedClassVariable) and effects.is_modified(variable):
+    changed = [each for each in effects.id_to_variable.values() if effects.is_modified(each)]
+    for variable in changed:
+        if isinstance(variable, UserDefinedClassVariable):
             names = ", ".join(shown(name) for name in effects.store_attr_mutations.get(variable, ()))
             raise InputError(
                 f"the module sets {names} of the class {shown(variable.value.__name__)} while it runs, of which "
                 "PyTorch would read the old value; keep it in the module itself"
             )
+    return any(each.source is not None and not _is_copied(each.source) for each in changed)
+
+
+def _is_copied(source: Any) -> bool:
+    """Whether a copy of what is called has a copy of what is read there: not of globals, nor of functions."""
+    while (base := getattr(source, "base", None)) is not None:
+        if not isinstance(source, (AttrSource, GenericAttrSource, DictGetItemSource, GetItemSource)):
+            return isinstance(source, NNModuleSource) and _is_copied(base)
+        if isinstance(source, AttrSource) and source.member.startswith("__"):
+            return False
+        source = base
+    return isinstance(source, LocalSource)
 
 
 @dataclass(eq=False)
