@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 ROOT = Path(__file__).parent.parent
 #: Everybody's, though their names begin with an underscore.
-_COMMON = ("torch._ops.", "torch.utils._pytree", "torch.__version__")
+_COMMON = ("torch._ops.", "torch.utils._pytree", "torch.__version__", "torch.__file__")
 
 
 def documented() -> list[str]:

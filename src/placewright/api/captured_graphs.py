@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
+from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd import descriptors
 from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -21,7 +22,13 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import _disable_current_modes
 
 from placewright.api.planned_graphs import MAX_PLANS, GraphPlanner, PlannedGraph
-from placewright.execution.pytorch.joint import JointGraph, drop_gradients_of_others, is_tangent, without_gradient
+from placewright.execution.pytorch.joint import (
+    JointGraph,
+    add_before_casting,
+    drop_gradients_of_others,
+    is_tangent,
+    without_gradient,
+)
 from placewright.execution.pytorch.miscaptured import check_captured, return_unread_draws
 from placewright.execution.pytorch.parts import Part, boxed, runs_of, without_backward
 from placewright.execution.pytorch.profile import unchanged
@@ -48,7 +55,7 @@ def compile_graph(planner: GraphPlanner, module: Any, example_inputs: Sequence[A
         planner.can_be_copied = False
     add_stricter_guards()
     as_captured = _copy_of(module) if planner.verifies else None
-    captured = _Captured(planner, example_inputs)
+    captured = _Captured(planner, example_inputs, casts_once=_casts_once(module.graph))
     compiler = aot_autograd(
         fw_compiler=captured.forward,
         bw_compiler=captured.backward,
@@ -58,7 +65,9 @@ def compile_graph(planner: GraphPlanner, module: Any, example_inputs: Sequence[A
     split_layers(module.graph)
     unread = return_unread_draws(module)
     module.recompile()
-    with kernels_kept(), nullcontext() if planner.may_train else torch.no_grad():
+    # As loops do it, and PyTorch advises: forward and loss under autocast, backward outside.
+    outside = functorch_config.patch(backward_pass_autocast="off")
+    with kernels_kept(), outside, nullcontext() if planner.may_train else torch.no_grad():
         compiled = compiler(module, example_inputs)
     if unread:
         compiled = _without_last(compiled, unread)
@@ -69,6 +78,12 @@ def compile_graph(planner: GraphPlanner, module: Any, example_inputs: Sequence[A
     ends = torch.utils._pytree.tree_leaves(module.graph.output_node().args)[: -unread or None]
     wanted = [bool(getattr(end.meta.get("example_value"), "requires_grad", False)) for end in ends]
     return without_backward(compiled, wanted) if any(wanted) else compiled
+
+
+def _casts_once(graph: torch.fx.Graph) -> bool:
+    """Whether autocast is on all around a graph, and keeps what it casts."""
+    is_on = any(map(torch.is_autocast_enabled, ("cpu", "cuda"))) and torch.is_autocast_cache_enabled()
+    return is_on and not any("autocast" in getattr(node.target, "__name__", "") for node in graph.nodes)
 
 
 def _copy_of(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
@@ -90,9 +105,11 @@ def _without_last(run: Callable[..., Sequence[Any]], number: int) -> Callable[..
 class _Captured:
     """One graph between PyTorch and its parts."""
 
-    def __init__(self, planner: GraphPlanner, example_inputs: Sequence[Any]) -> None:
+    def __init__(self, planner: GraphPlanner, example_inputs: Sequence[Any], *, casts_once: bool) -> None:
         self._planner = planner
         self._examples: Sequence[Any] = example_inputs
+        #: Whether eager casts each parameter once, for all of the graph.
+        self._casts_once = casts_once
         self._planned: PlannedGraph | None = None
         self._is_whole = planner.is_whole
         self._labels: dict[str, str] = {}
@@ -113,6 +130,10 @@ class _Captured:
             keep_masks(joint)
         if self._planner.is_step:
             drop_gradients_of_others(joint, num_fwd_outputs)
+        if self._casts_once:
+            own = [isinstance(value, torch.nn.Parameter) for value in self._examples]
+            places = [getattr(node.meta.get("desc"), "idx", -1) for node in joint.graph.find_nodes(op="placeholder")]
+            add_before_casting(joint, num_fwd_outputs, [0 <= place < len(own) and own[place] for place in places])
         self._check_hooks(without_gradient(joint, num_fwd_outputs))
         parts = partition(
             joint,

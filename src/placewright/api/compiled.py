@@ -44,6 +44,7 @@ from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.workers import Workers
 from placewright.importers.source_lines import source_of_frames
 from placewright.importers.torch.arguments import bind, mode_set
+from placewright.importers.torch.autocast import without_autocast
 from placewright.importers.torch.results import check_loss, default_loss
 from placewright.support.errors import InputError, shown
 from placewright.support.quantities import format_bytes
@@ -479,7 +480,8 @@ class _Variant:
                 if not call.training or result is _NOTHING:
                     return result
                 check_loss(result)
-                result.backward()
+                with without_autocast():
+                    result.backward()
                 now.loss = result
                 return result.detach()
         except FailOnRecompileLimitHit as error:

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
+from placewright.importers.torch.autocast import without_autocast
 from placewright.support.errors import InputError, shown
 from placewright.support.torch_threads import torch_threads
 
@@ -226,7 +227,7 @@ class _Beside:
         """
         tensors, names = self._run.named(run[0]), list(self._leaves)
         leaves = [*(tensors[name] for name in names), *self._leaves.values()]
-        with torch_threads(self._run.threads):
+        with torch_threads(self._run.threads), without_autocast():
             found = torch.autograd.grad(run[1][end], leaves, allow_unused=True)
         if any(each is not None for each in found[len(names) :]):
             raise InputError("the loss reads the module itself")

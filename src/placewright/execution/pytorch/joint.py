@@ -287,6 +287,57 @@ def drop_gradients_of_others(joint: fx.GraphModule, num_forward_outputs: int) ->
     joint.graph.output_node().args = ((*results[:num_forward_outputs], *gradients),)
 
 
+def add_before_casting(joint: fx.GraphModule, num_forward_outputs: int, is_parameter: Sequence[bool]) -> None:
+    """Adds gradients of a parameter that autocast casts in the lower precision, as eager, which casts it once.
+
+    is_parameter: of each argument. PyTorch captures a cast for each use.
+    """
+    results = list(_results(joint.graph))
+    for place, node in enumerate(results[num_forward_outputs:], num_forward_outputs):
+        if not isinstance(node, fx.Node) or not is_parameter[place - num_forward_outputs]:
+            continue
+        terms = _terms(node)
+        casts = [term for term in terms if _is_upcast(term)]
+        others = [term for term in terms if term not in casts]
+        if len(casts) < 2 or len(others) > 1:
+            continue
+        with joint.graph.inserting_before(joint.graph.output_node()):
+            total = casts[0].args[0]
+            for cast in casts[1:]:
+                total = _added(joint.graph, node, torch.ops.aten.add.Tensor, total, cast.args[0])
+            total = _added(joint.graph, node, torch.ops.aten._to_copy.default, total, **casts[0].kwargs)
+            for other in others:
+                total = _added(joint.graph, node, torch.ops.aten.add.Tensor, other, total)
+        results[place] = total
+    joint.graph.output_node().args = (tuple(results),)
+    joint.graph.eliminate_dead_code()
+
+
+def _terms(node: fx.Node) -> list[fx.Node]:
+    """What a sum adds, in its order."""
+    is_sum = node.target is torch.ops.aten.add.Tensor and not node.kwargs and len(node.users) == 1
+    if not is_sum or not all(isinstance(each, fx.Node) for each in node.args):
+        return [node]
+    return [term for each in node.args for term in _terms(each)]
+
+
+def _is_upcast(node: fx.Node) -> bool:
+    if node.target is not torch.ops.aten._to_copy.default or len(node.users) != 1:
+        return False
+    before, after = node.args[0].meta["val"].dtype, node.meta["val"].dtype
+    return after == torch.float32 and before in (torch.bfloat16, torch.float16)
+
+
+def _added(graph: fx.Graph, like: fx.Node, function: Any, *args: Any, **options: Any) -> fx.Node:
+    """A call that counts as one of backward."""
+    made = graph.call_function(function, args, options)
+    made.meta = {key: value for key, value in like.meta.items() if key != "tensor_meta"}
+    known = [each.meta["val"] for each in args]
+    with known[0].fake_mode:
+        made.meta["val"] = function(*known, **options)
+    return made
+
+
 def without_gradient(joint: fx.GraphModule, num_forward_outputs: int) -> list[int]:
     """The places of the arguments that backward has no gradient for."""
     return [place for place, node in enumerate([*_results(joint.graph)][num_forward_outputs:]) if node is None]

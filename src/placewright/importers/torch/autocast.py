@@ -37,6 +37,16 @@ _FLOAT32_RESULT = (
 
 
 @contextlib.contextmanager
+def without_autocast() -> Iterator[None]:
+    """Meanwhile nothing is cast, as in the backward pass of a loop."""
+    with contextlib.ExitStack() as stack:
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        yield
+
+
+@contextlib.contextmanager
 def under_autocast(model: nn.Module, *, on_gpus: bool) -> Iterator[None]:
     """Meanwhile the module's forward runs under autocast in bfloat16, as if
     `model.forward = torch.autocast(...)(model.forward)` had been written: weights stay float32, and are cast where they
