@@ -18,9 +18,8 @@ demo: $(VENV)/base
 
 # COVERAGE=1 prints beside the results which lines of the package ran, file by file.
 COVERED := --cov=placewright --cov-branch --cov-report=term:skip-covered
-# One thread for an op: a device has one core where there are two, and sums in another order have other last bits.
 test: $(VENV)/dev $(VENV)/system
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long and not lab" -n 2 $(if $(COVERAGE),$(COVERED))
+	$(BIN)/python -m pytest -m "not long and not lab" -n 2 $(if $(COVERAGE),$(COVERED))
 
 # Of the laboratory: learning, sets of graphs, tables, peers, and the commands for them.
 test-lab: $(VENV)/dev $(VENV)/system

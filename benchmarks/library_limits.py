@@ -13,6 +13,7 @@ from typing import Any
 _NO_LIMIT = 2**50
 #: Where between least and peak the limit lies; of the peak alone, where the least is not known.
 _SHARE, _SHARE_OF_PEAK = 0.6, 0.75
+_MOST_GRAPHS = 4
 _UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _SIZE = r"([\d.,]+) ?(B|KiB|MiB|GiB)\b"
 
@@ -32,10 +33,15 @@ def limit_of(fitted: Callable[[int], Any]) -> Limit:
     """fitted: plans the step within so many bytes, and raises where that is refused."""
     began = time.process_time()
     peak = int(fitted(_NO_LIMIT).peak_bytes)
-    least, source = _told_least(fitted, peak), "told"
+    least, source = _told_least(fitted, 1, peak), "told"
     if least is None:
         least, source = _tried_least(fitted, peak), "tried"
-    chosen = int(least + _SHARE * (peak - least)) if least is not None else int(_SHARE_OF_PEAK * peak)
+    chosen = _between(least, peak)
+    # The first refusal may be about the optimizer's step, or the first of several graphs.
+    for _ in range(_MOST_GRAPHS):
+        if (told := _told_least(fitted, chosen, peak)) is None:
+            break
+        least, chosen = told, _between(told, peak)
     return Limit(
         chosen=chosen,
         peak=peak,
@@ -45,23 +51,30 @@ def limit_of(fitted: Callable[[int], Any]) -> Limit:
     )
 
 
-def _told_least(fitted: Callable[[int], Any], peak: int) -> int | None:
-    """What the refusal of a tiny limit says that is needed."""
+def _between(least: int | None, peak: int) -> int:
+    return int(least + _SHARE * (peak - least)) if least is not None else int(_SHARE_OF_PEAK * peak)
+
+
+def _told_least(fitted: Callable[[int], Any], limit: int, peak: int) -> int | None:
+    """What the refusal of a limit says that is needed; None where it is kept, or nothing is said."""
     try:
-        fitted(1)
+        fitted(limit)
     except Exception as error:
         if (sentence := refusal(error)) is None:
             raise
-        said = re.findall(r"(?:at least|smallest limit|needs?)\D{0,20}?" + _SIZE, sentence)
-        sizes = [_bytes(number.replace(",", ""), _UNITS[unit]) for number, unit in said]
-        return max((min(up, peak) for down, up in sizes if 1 < down <= peak), default=None)
+        missing = [limit + _most(found) for found in re.findall(_SIZE + " missing", sentence)]
+        needed = [
+            _most(found) for found in re.findall(r"(?:at least|smallest limit|needs?)\D{0,20}?" + _SIZE, sentence)
+        ]
+        return max((min(size, peak) for size in (*missing, *needed) if size > limit), default=None)
     return None
 
 
-def _bytes(number: str, unit: int) -> tuple[int, int]:
-    """The least and the most that a rounded number of units stands for."""
+def _most(found: tuple[str, str]) -> int:
+    """The most bytes that a rounded number of units stands for."""
+    number, unit = found[0].replace(",", ""), _UNITS[found[1]]
     half = 0.5 * 10.0 ** -len(number.partition(".")[2]) if unit > 1 else 0.0
-    return int((float(number) - half) * unit), math.ceil((float(number) + half) * unit)
+    return math.ceil((float(number) + half) * unit)
 
 
 def _tried_least(fitted: Callable[[int], Any], peak: int) -> int | None:

@@ -115,6 +115,10 @@ class _Captured:
         self._labels: dict[str, str] = {}
         self._static: set[str] = set()
         self._resident: set[str] = set()
+        #: Tensors of the module and arguments of the call, which are counted as such.
+        self._of_call: set[str] = set()
+        #: Places of results that backward reads, too.
+        self._kept: list[int] = []
 
     def partition(
         self,
@@ -210,10 +214,19 @@ class _Captured:
             parts = read.parted(planned.plan.reruns, static, planned.plan.device_of)
         else:
             read.mark(*parts)
-        planned.saved_bytes = _saved_bytes(parts[0], num_outputs)
+        planned.saved_bytes = self._saved_bytes(parts[0], num_outputs)
         self._planned = planned
         planner.graphs.append(planned)
         return parts
+
+    def _saved_bytes(self, forward: torch.fx.GraphModule, num_outputs: int) -> int:
+        """What forward returns behind its results, other than these and what is there from call to call."""
+        ends = forward.graph.output_node().args[0]
+        saved = [node for node in ends[num_outputs:] if isinstance(node, torch.fx.Node)]
+        own = {node for node in saved if node.name not in self._static and node.name not in self._of_call}
+        self._kept = [place for place, node in enumerate(ends[:num_outputs]) if node in own]
+        held = {node for node in own - {*ends[:num_outputs]} if isinstance(node.meta.get("val"), torch.Tensor)}
+        return sum(int(node.meta["val"].untyped_storage().nbytes()) for node in held)
 
     def _note(self, placeholders: Sequence[Any], values: Sequence[Any], static: Sequence[int]) -> None:
         """What the placeholders are called, and which of them stay."""
@@ -229,6 +242,8 @@ class _Captured:
                 name += "_"
             taken.add(name)
             self._labels[node.name] = name
+            if id(value) in names:
+                self._of_call.add(node.name)
             if is_tangent(node):
                 continue
             if isinstance(value, torch.nn.Parameter):
@@ -266,6 +281,8 @@ class _Captured:
         if all(op.kind == "view" for op in program.graph.ops):
             return _unplanned(graph)
         part = Part(graph, program, runs_of(graph))
+        if first:
+            part.kept = self._kept
         planned.parts.append(part)
         part.before = partial(_before_run, planner, planned, part, first)
         with _disable_current_modes(), torch.no_grad():
@@ -426,13 +443,6 @@ def _check_given(plan: Plan, graph: Graph) -> None:
             f"the plan of '{plan.graph_name}' is for another module or other arguments: only one of both has an op "
             f"'{others[0]}'"
         )
-
-
-def _saved_bytes(forward: torch.fx.GraphModule, num_outputs: int) -> int:
-    """What forward returns behind its results, other than its arguments."""
-    saved = [node for node in forward.graph.output_node().args[0][num_outputs:] if isinstance(node, torch.fx.Node)]
-    held = {node for node in saved if node.op != "placeholder" and isinstance(node.meta.get("val"), torch.Tensor)}
-    return sum(int(node.meta["val"].untyped_storage().nbytes()) for node in held)
 
 
 def _is_open(graph: Any) -> bool:

@@ -111,6 +111,7 @@ class Compiled:
         self._wishes = wishes
         self._verify = verify
         self.plans = ()
+        self._peaks: tuple[int, ...] = ()
         self._start()
 
     def _start(self) -> None:
@@ -135,7 +136,7 @@ class Compiled:
     def peak_bytes(self) -> int:
         """What a step of one device holds at the most, with the optimizer's states and its step."""
         call = self._call
-        peaks = [plan.peak_bytes[0] for plan in self.plans]
+        peaks = self._peaks
         if not peaks:
             raise InputError("PyTorch captures the module as several graphs, which are planned at the first call")
         if call.optimizer is None:
@@ -171,7 +172,7 @@ class Compiled:
             result = variant.run(args, kwargs)
         else:
             result = self._checked(variant, args, kwargs)
-        self.plans = variant.plans
+        self.plans, self._peaks = variant.plans, variant.peaks
         optimizer = self._call.optimizer
         if optimizer is not None:
             optimizer.step()
@@ -197,7 +198,7 @@ class Compiled:
         Raises InputError for a step with an optimizer, whose copy nobody but the copied step would know.
         """
         self._refuse_optimizer("copying or pickling")
-        kept = ("_call", "_devices", "_wishes", "_verify", "plans")
+        kept = ("_call", "_devices", "_wishes", "_verify", "plans", "_peaks")
         return {name: vars(self)[name] for name in kept}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -213,7 +214,7 @@ class Compiled:
         variant = self._variant(args, kwargs)
         with suppress(PreparedError):
             variant.run(args, kwargs, prepare=True)
-        self.plans = variant.plans
+        self.plans, self._peaks = variant.plans, variant.peaks
 
     def compare(self, *args: Any, steps: int = 20, **kwargs: Any) -> Answer[RunComparison]:
         """Run the module as planned, on one device and without a plan, and tell how long each takes.
@@ -309,7 +310,7 @@ class Compiled:
             every = Calibration(graph.graph, for_all, parameters, tensors, files, planner.options_beside(), steps)
             plan, graph.rounds = every.best(graph.plan)
         planner.run_by(graph, Plan.of(beside_first_device(plan, graph.alone)))
-        self.plans = (graph.plan,)
+        self.plans, self._peaks = (graph.plan,), (graph.plan.peak_bytes[0] + graph.beside,)
         return graph.rounds
 
     def captured(self, what: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[PlannedGraph, list[Any]]:
@@ -440,6 +441,7 @@ class _Variant:
             name=type(call.model).__name__,
             names=partial(_names, weakref.ref(call.model), self._now),
             held=held,
+            arguments=partial(_arguments, self._now),
             may_train=call.training,
             is_step=call.training,
             verifies=verifies,
@@ -463,8 +465,16 @@ class _Variant:
     @property
     def plans(self) -> tuple[Plan, ...]:
         """Of the graphs that ran since the latest call began, or all where none has."""
-        ran = getattr(self._now, "ran", None) or self.planner.graphs
-        return tuple(graph.plan for graph in ran)
+        return tuple(graph.plan for graph in self._ran)
+
+    @property
+    def peaks(self) -> tuple[int, ...]:
+        """Bytes in use at the most while each of them runs, beside the optimizer's states."""
+        return tuple(graph.plan.peak_bytes[0] + graph.beside for graph in self._ran)
+
+    @property
+    def _ran(self) -> Sequence[PlannedGraph]:
+        return getattr(self._now, "ran", None) or self.planner.graphs
 
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, prepare: bool = False) -> Any:
         """Makes the call. prepare: instead raises PreparedError before the first graph runs, where it is one graph."""
@@ -526,8 +536,8 @@ class _Variant:
                     raise
                 if self.planner.limit is not None:
                     warnings.warn(
-                        f"{type(self._call.model).__name__} is captured as several graphs, each of which keeps the "
-                        f"memory limit, and not all of them together: {_why(error)}",
+                        f"{type(self._call.model).__name__} is captured as several graphs, which are planned one after "
+                        f"the other in the first call, and a later one is refused where it does not fit: {_why(error)}",
                         stacklevel=5,
                     )
                 # Nothing has run so far. What several graphs compute is autograd's to put together.
@@ -560,9 +570,9 @@ class _Variant:
     def has_room(self, gradient_bytes: int) -> bool:
         """Whether all plans keep the limit beside so many bytes of gradients."""
         limit, beside = self.planner.limit, self._state_bytes + gradient_bytes
-        if limit is None or not self.is_whole:
+        if limit is None:
             return True
-        return all(graph.plan.peak_bytes[0] + beside <= limit for graph in self.planner.graphs)
+        return all(graph.plan.peak_bytes[0] + graph.beside + beside <= limit for graph in self.planner.graphs)
 
     def make_room(self, gradient_bytes: int) -> None:
         """Plans that are made from now on are for a step that finds so many bytes of gradients."""
@@ -610,6 +620,11 @@ def _backend_of(planner: GraphPlanner) -> Callable[..., Any]:
             return compile_graph(found, module, example_inputs)
 
     return backend
+
+
+def _arguments(now: threading.local) -> list[Any]:
+    """The tensors that this thread's call was given."""
+    return [leaf for leaf in pytree.tree_leaves(getattr(now, "call", None)) if isinstance(leaf, torch.Tensor)]
 
 
 def _names(known: weakref.ref[nn.Module], now: threading.local) -> dict[int, str]:

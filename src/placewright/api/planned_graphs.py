@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch._dynamo.utils import counters
@@ -66,7 +66,9 @@ class PlannedGraph:
     of both parts together, with what PyTorch itself runs again, and without what the plan does. graph: with measured
     workspaces. profiled: op times by kind of device, where they were measured now. parts: what runs. likes: name and
     traced tensor of each placeholder of the program. is_whole: whether all of the call was captured as this graph.
-    saved_bytes: what forward leaves for backward, beside its arguments. rounds: of the calibration, if there was one.
+    saved_bytes: what forward leaves for backward, beside its results and what is there from call to call. beside: bytes
+    that other graphs of the module hold meanwhile, and tensors of it that this one does not read. rounds: of the
+    calibration, if there was one.
     """
 
     plan: Plan
@@ -78,7 +80,10 @@ class PlannedGraph:
     likes: Sequence[tuple[str, Any]] = ()
     is_whole: bool = True
     saved_bytes: int = 0
+    beside: int = 0
     rounds: tuple[CalibrationRound, ...] = ()
+    #: Identities of what it reads.
+    read: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,12 +150,21 @@ class Devices:
         return self.machine.launch == "graphs"
 
 
+class _OfOthers(NamedTuple):
+    """Bytes in use beside a graph: of tensors it does not read, left by graphs before, and given by graphs after it."""
+
+    unread: int
+    saved: int
+    gradients: int
+
+
 class GraphPlanner:
     """The backend of one call of `torch.compile`: plans the graphs that PyTorch captures.
 
     names: what tensors of the module and its arguments are called, by identity, when a graph is captured. held: tensors
-    of the module. may_train: whether what is called may have a backward pass. is_step: whether its one graph ends in a
-    loss, which alone has a backward pass. verifies: whether graphs can be compared with eager's, by `checked_by`.
+    of the module. arguments: those of this thread's call. may_train: whether what is called may have a backward pass.
+    is_step: whether its one graph ends in a loss, which alone has a backward pass. verifies: whether graphs can be
+    compared with eager's, by `checked_by`.
 
     Attributes
     ----------
@@ -171,6 +185,7 @@ class GraphPlanner:
         name: str = "compiled",
         names: Callable[[], Mapping[int, str]] = dict,
         held: Sequence[Any] = (),
+        arguments: Callable[[], Sequence[Any]] = tuple,
         may_train: bool = True,
         is_step: bool = False,
         verifies: bool = False,
@@ -181,6 +196,8 @@ class GraphPlanner:
         self.devices = devices
         self.name = name
         self.names = names
+        self.held = held
+        self.arguments = arguments
         self.wishes = wishes
         stays = what_stays(held, devices.places, recorded=devices.is_recorded)
         options = {**wishes.options}
@@ -202,17 +219,36 @@ class GraphPlanner:
             return None
         return next(iter((host_and_limits(asked, self.devices.machine)[1] or {}).values()), None)
 
-    def options_beside(self) -> dict[str, Any]:
+    def options_beside(self, beside: int = 0) -> dict[str, Any]:
         """The options of a plan, with what is in use beside its graph taken from the memory limit.
 
-        These are the optimizer's states, gradients that are there, and what graphs before leave for their backward.
+        These are the optimizer's states, gradients that are there, and so many bytes more.
         """
-        beside = self.beside + self._saved_before
+        beside += self.beside
         if not beside or self.limit is None:
             return self.options
         host, limited = host_and_limits(self.options["memory_limit"], self.devices.machine)
         on_host = {} if host is None or host.memory_bytes is None else {"host": host.memory_bytes}
         return {**self.options, "memory_limit": {name: max(0, self.limit - beside) for name in limited or {}} | on_host}
+
+    def _of_others(self, values: Sequence[Any]) -> _OfOthers:
+        """What is in use beside a graph that reads these tensors, in a call that has come so far."""
+        ran: list[PlannedGraph] = getattr(self._now, "ran", [])
+        read = {value.untyped_storage()._cdata for value in values if value.layout == torch.strided}
+        unread, gradients = dict[int, int](), 0
+        for tensor in (*self.held, *self.arguments()):
+            if tensor.layout == torch.strided and (storage := tensor.untyped_storage())._cdata not in read:
+                unread[storage._cdata] = storage.nbytes()
+        if not self.is_step and self.may_train:
+            # Graphs that come later have their backward pass before this one.
+            known = {id(value) for value in values}.union(*(graph.read for graph in ran))
+            gradients = sum(each.nbytes for each in self.held if each.requires_grad and id(each) not in known)
+        own = {value.untyped_storage().data_ptr() for value in values if value.layout == torch.strided}
+        results = {address: size for graph in ran for part in graph.parts for address, size in part.left.items()}
+        saved = sum(graph.saved_bytes for graph in ran) + sum(
+            size for address, size in results.items() if address not in own
+        )  # fmt: skip
+        return _OfOthers(sum(unread.values()), saved, gradients)
 
     def planned(
         self, program: TorchProgram, graph: Graph, values: Sequence[Any], *, joint: bool
@@ -230,7 +266,8 @@ class GraphPlanner:
         check_readable({f"argument {number}": tensor for number, tensor in enumerate(tensors)}, devices.places)
         if devices.is_recorded:
             self._check_recordable(program, parameters)
-        options = self.options_beside()
+        others = self._of_others(values) if self.limit is not None else _OfOthers(0, 0, 0)
+        options = self.options_beside(sum(others))
         if joint:
             options = {**options, "keep": [*options["keep"], "move:*", "weight:*"]}
         if self.wishes.measure_placements and self.wishes.given is None:
@@ -244,7 +281,7 @@ class GraphPlanner:
             alone = make_plan(program.graph, first_device(devices.machine), measured=of_first, solver="input-order")
             found = self.wishes.given or plan_beside_one_device(graph, devices.machine, times, options)
             if self.wishes.given is None and found.status == "infeasible" and options.get("memory_limit") is not None:
-                raise InputError(f"{shortage_words(found)}{self._beside_words()}")
+                raise InputError(f"{shortage_words(found)}{self._beside_words(others)}")
             plan = Plan.of(found)
             if self.wishes.given is None and self.limit is not None:
                 step = partial(TorchStep, program, workers=devices.workers, places=devices.places)
@@ -254,22 +291,25 @@ class GraphPlanner:
             measured_graph = with_workspaces(program.graph, times.shared)
         _LOGGER.info("%s", _planned_words(plan))
         return PlannedGraph(
-            plan=plan, alone=alone, program=program, graph=measured_graph, profiled=profiled, parts=[]
-        )  # fmt: skip
+            plan=plan,
+            alone=alone,
+            program=program,
+            graph=measured_graph,
+            profiled=profiled,
+            parts=[],
+            beside=sum(others),
+            read=frozenset(map(id, values)),
+        )
 
-    @property
-    def _saved_before(self) -> int:
-        """What the graphs that have run in this call leave for their backward."""
-        return sum(graph.saved_bytes for graph in getattr(self._now, "ran", ()))
-
-    def _beside_words(self) -> str:
+    def _beside_words(self, others: _OfOthers) -> str:
         """What counts beside the graph, for a sentence that says what is missing."""
-        saved = self._saved_before
-        found = []
-        if self.beside:
-            found.append(f"{format_bytes(self.beside)} of the optimizer's states and of gradients that are there")
-        if saved:
-            found.append(f"{format_bytes(saved)} that earlier graphs of the module leave for their backward")
+        counted = {
+            "of the optimizer's states and of gradients that are there": self.beside,
+            "of tensors of the module that this graph does not read": others.unread,
+            "that earlier graphs of the module leave for their backward": others.saved,
+            "of gradients that later graphs may give": others.gradients,
+        }
+        found = [f"{format_bytes(size)} {words}" for words, size in counted.items() if size]
         return f"; {' and '.join(found)} count, too" if found else ""
 
     def _check_recordable(self, program: TorchProgram, parameters: Sequence[Any]) -> None:

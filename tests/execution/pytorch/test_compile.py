@@ -18,6 +18,8 @@ from torch_modules import QUICK, Branches, SharedWeights, calls
 import placewright
 from placewright.importers.torch.results import default_loss
 
+pytestmark = pytest.mark.usefixtures("one_thread_for_an_op")
+
 
 def assert_same(found: Any, expected: Any) -> None:
     leaves, structure = pytree.tree_flatten(found)

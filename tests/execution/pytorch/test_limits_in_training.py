@@ -246,8 +246,30 @@ def assert_same_step(step: Any, reference: nn.Module, x: Any, seed: int, loss: C
 
 
 SOME = [("drawn 1", "momentum"), ("drawn 2", "adam"), ("residual", "amsgrad")]
-#: Of several graphs each keeps a limit, and not all of them together.
 ALL = [(name, kind) for name in MODULES for kind in OPTIMIZERS if name != "two graphs"]
+
+
+@pytest.mark.parametrize("kind", ["none", "momentum"])
+def test_several_graphs_keep_a_limit_together_or_a_later_one_is_refused(kind: str) -> None:
+    make, share, refused = OPTIMIZERS[kind], 0.5, list[str]()
+    while True:
+        torch.manual_seed(0)
+        model, x = Halves(), batch(0)
+        own = None if make is None else make(model.parameters())
+        step, limit = fitted(model, x, share, **({"optimizer": own} if own else {}))
+        with step:
+            try:
+                step(x)
+                break
+            except InputError as error:
+                refused.append(str(error))
+                share += 0.1
+    assert 0 < len(refused) < 8, "up to somewhat more than eager takes"
+    assert all("earlier graphs of the module leave for their backward" in sentence for sentence in refused)
+    assert len(step.plans) > 1
+    assert step.peak_bytes <= limit
+    model.zero_grad()
+    assert in_use(model, x, lambda: step(x), own) <= limit + NUMBERS
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,8 @@ class Part:
 
     runs: of each node, by name, whose run it is in the plan of both parts; None for a graph that has a plan of its own.
     is_new: whether it has not run. step: what runs it, given the arguments that are tensors. before: called with these
-    before each run. instead: runs in place of the step.
+    before each run. instead: runs in place of the step. kept: places of results that backward reads, too. left: their
+    bytes in the latest run, by address.
     """
 
     def __init__(
@@ -41,6 +42,8 @@ class Part:
         self.step: TorchStep | None = None
         self.before: Callable[[list[Any]], None] = lambda _: None
         self.instead: Callable[[list[Any]], list[Any]] | None = None
+        self.kept: Sequence[int] = ()
+        self.left: dict[int, int] = {}
         self.names = [node.name for node in tensor_placeholders(module.graph)]
         #: What the graph returns beside tensors: None, and sizes.
         self._end = module.graph.output_node().args[0]
@@ -61,9 +64,13 @@ class Part:
         parameters, tensors = self.program.split(given)
         del given
         assert self.step is not None
+        self.left.clear()
         out = self.step.run(parameters, tensors, taken=True)
         results = iter([out[tensor] for tensor in self.program.results])
-        return [next(results) if isinstance(end, torch.fx.Node) else end for end in self._end]
+        found = [next(results) if isinstance(end, torch.fx.Node) else end for end in self._end]
+        for storage in (found[place].untyped_storage() for place in self.kept):
+            self.left[storage.data_ptr()] = storage.nbytes()
+        return found
 
 
 def boxed(run: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:
