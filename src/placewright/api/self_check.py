@@ -53,7 +53,7 @@ class SelfCheck:
             found = {f"argument {place}": leaf for place, leaf in enumerate(_tensors(others))}
             return {**dict(model.named_parameters()), **dict(model.named_buffers()), **found}
 
-        return self._run(_Run(given, given, named, eager, self._threads), planned)
+        return self._run(_Run(given, given, named, eager, self._threads, has_backward=True), planned)
 
     def run_graph(
         self, graph: torch.fx.GraphModule, planned: Callable[..., Any], names: Mapping[int, str], given: Sequence[Any]
@@ -122,13 +122,18 @@ class SelfCheck:
 
 @dataclass(eq=False)
 class _Run:
-    """What is run, of which `copied` can be copied. named: its tensors by name. eager: returns results for a copy."""
+    """What is run, of which `copied` can be copied. named: its tensors by name. eager: returns results for a copy.
+
+    has_backward: whether the planned run has the backward pass in it, if there is one. redraws: whether eager draws
+    again in backward what is drawn once.
+    """
 
     given: Any
     copied: Any
     named: Callable[[Any], dict[str, Any]]
     eager: Callable[..., Any]
     threads: int
+    has_backward: bool = False
     redraws: bool = False
 
 
@@ -162,26 +167,33 @@ class _Beside:
         """The planned run, whose results are compared before somebody writes to them."""
         result = planned()
         self._results = _tensors(result)
-        self._note(self._after(self._run.given, self._results), self._after(*self._theirs[:2]))
-        if not torch.equal(torch.get_rng_state(), self._theirs[2]):
-            self.other["state of the generator of random numbers"] = float("inf")
+        self._drawn = torch.get_rng_state()
+        if not self._run.has_backward:
+            self._compare_tensors()
         return result
 
     def compare_gradients(self, loss: Any) -> None:
-        """Compares gradients, where the backward pass began at a result."""
+        """Compares gradients, where the backward pass began at a result, and what is drawn."""
         ends = (place for place, each in enumerate(self._results) if loss is not None and each is loss)
         self._end = next(ends, None)
-        drew = not torch.equal(self._generators[2], self._theirs[2])
-        if self._end is not None and not (self._run.redraws and drew):
-            self._their_gradients = self._backward(self._theirs, self._end)
+        drawn = self._theirs[2]
+        if self._run.redraws and not torch.equal(self._generators[2], drawn):
+            self._end = None
+        if self._end is not None:
+            self._their_gradients, drawn = self._backward(self._theirs, self._end)
             self._note(self._gradients_of(self._run.given), self._their_gradients)
+        if self._run.has_backward:
+            self._compare_tensors()
+        if not torch.equal(self._drawn, drawn if self._run.has_backward else self._theirs[2]):
+            self.other["state of the generator of random numbers"] = float("inf")
 
     def is_repeatable(self) -> bool:
         """Whether eager gives the same twice."""
         again = self._in_eager()
-        if any(_differences(self._after(*self._theirs[:2]), self._after(*again[:2]))):
-            return False
-        return self._end is None or not any(_differences(self._their_gradients, self._backward(again, self._end)))
+        gradients = {} if self._end is None else self._backward(again, self._end)[0]
+        return not any(_differences(self._their_gradients, gradients)) and not any(
+            _differences(self._after(*self._theirs[:2]), self._after(*again[:2]))
+        )
 
     def restore(self) -> None:
         """Puts inputs and gradients back to what they were."""
@@ -210,6 +222,9 @@ class _Beside:
         finally:
             _set_generators(now)
 
+    def _compare_tensors(self) -> None:
+        self._note(self._after(self._run.given, self._results), self._after(*self._theirs[:2]))
+
     def _note(self, ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
         rounded, other = _differences(ours, theirs)
         self.rounded |= rounded
@@ -220,23 +235,28 @@ class _Beside:
         found |= {f"'{name}'": value for name, value in self._run.named(tree).items()}
         return {name: _kept(value) for name, value in found.items()}
 
-    def _backward(self, run: tuple[Any, list[Any], Any], end: int) -> dict[str, Any]:
-        """Gradients of a run in eager, whose backward pass begins at a result.
+    def _backward(self, run: tuple[Any, list[Any], Any], end: int) -> tuple[dict[str, Any], Any]:
+        """Gradients of a run in eager, whose backward pass begins at a result, and the state of the generator.
 
         Raises InputError where the loss reads the tensors themselves, of which the run had copies.
         """
         tensors, names = self._run.named(run[0]), list(self._leaves)
         leaves = [*(tensors[name] for name in names), *self._leaves.values()]
-        with torch_threads(self._run.threads), without_autocast():
-            found = torch.autograd.grad(run[1][end], leaves, allow_unused=True)
+        now = _generators()
+        torch.set_rng_state(run[2])
+        try:
+            with torch_threads(self._run.threads), without_autocast():
+                found = torch.autograd.grad(run[1][end], leaves, allow_unused=True)
+            drawn = torch.get_rng_state()
+        finally:
+            _set_generators(now)
         if any(each is not None for each in found[len(names) :]):
             raise InputError("the loss reads the module itself")
-        return self._named(
-            {
-                name: before if new is None else new if before is None else before + new
-                for name, before, new in zip(names, self._gradients_before.values(), found, strict=False)
-            }
-        )
+        sums = {
+            name: before if new is None else new if before is None else before + new
+            for name, before, new in zip(names, self._gradients_before.values(), found, strict=False)
+        }
+        return self._named(sums), drawn
 
     def _gradients_of(self, tree: Any) -> dict[str, Any]:
         tensors = self._run.named(tree)
