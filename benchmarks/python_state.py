@@ -331,13 +331,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--ways", default=",".join(COMPARED))
-    parser.add_argument("--only", default="*")
+    parser.add_argument("--only", nargs="+", default=["*"], metavar="GLOB", help="of cases")
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
     ways = options.ways.split(",")
     assert set(ways) <= set(COMPARED), f"ways are {', '.join(COMPARED)}"
     done = {(row.case, row.way) for row in read_rows(options.out) if row.verdict != "invalid"}
-    names = [] if options.table else fnmatch.filter(CASES, options.only)
+    asked = [name for name in CASES if any(fnmatch.fnmatch(name, glob) for glob in options.only)]
+    names = [] if options.table else asked
     with tempfile.TemporaryDirectory() as folder, options.out.open("a") as out:
         tempfile.tempdir = folder
         if names:
@@ -347,8 +348,8 @@ def main() -> None:
             for row in rows_of(name, missing) if missing else ():
                 out.write(json.dumps(asdict(row)) + "\n")
                 out.flush()
-    latest = {(row.case, row.way): row for row in read_rows(options.out) if row.case in CASES}
-    print_table([row for row in latest.values() if fnmatch.fnmatch(row.case, options.only)])
+    latest = {(row.case, row.way): row for row in read_rows(options.out) if row.case in asked}
+    print_table(list(latest.values()))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,14 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._dynamo.exc import BackendCompilerFailed, FailOnRecompileLimitHit, TorchRuntimeError, Unsupported, UserError
+from torch._dynamo.exc import (
+    BackendCompilerFailed,
+    FailOnRecompileLimitHit,
+    InternalTorchDynamoError,
+    TorchRuntimeError,
+    Unsupported,
+    UserError,
+)
 from torch.optim import Optimizer
 from torch.utils import _pytree as pytree
 
@@ -516,7 +523,7 @@ class _Variant:
                     "PyTorch compiles nothing inside of a TorchDispatchMode, such as a counter of FLOPs; call the "
                     "module itself there"
                 ) from error
-            if not isinstance(error, (BackendCompilerFailed, TorchRuntimeError, Unsupported)):
+            if not isinstance(error, (BackendCompilerFailed, InternalTorchDynamoError, TorchRuntimeError, Unsupported)):
                 raise
             raise InputError(f"PyTorch cannot capture {type(call.model).__name__}: {_why(error)}") from error
         finally:
