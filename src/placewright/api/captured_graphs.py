@@ -38,7 +38,7 @@ from placewright.execution.pytorch.rematerialized import rewritten_program
 from placewright.execution.pytorch.stricter_guards import add_stricter_guards, has_effects_outside
 from placewright.graph import Graph
 from placewright.importers.torch.kernels import kernels_kept
-from placewright.importers.torch.recurrent import split_layers
+from placewright.importers.torch.recurrent import RECURRENT, split_layers
 from placewright.plans.record import Plan
 from placewright.rematerialization.reruns import rewritten
 from placewright.support.errors import InputError
@@ -81,9 +81,13 @@ def compile_graph(planner: GraphPlanner, module: Any, example_inputs: Sequence[A
 
 
 def _casts_once(graph: torch.fx.Graph) -> bool:
-    """Whether autocast is on all around a graph, and keeps what it casts."""
+    """Whether autocast is on all around a graph, and keeps what it casts.
+
+    Not of recurrent layers: for each of their time steps there are casts that eager's kernel does not make.
+    """
     is_on = any(map(torch.is_autocast_enabled, ("cpu", "cuda"))) and torch.is_autocast_cache_enabled()
-    return is_on and not any("autocast" in getattr(node.target, "__name__", "") for node in graph.nodes)
+    names = {getattr(node.target, "__name__", "") for node in graph.nodes}
+    return is_on and not any("autocast" in name for name in names) and names.isdisjoint(RECURRENT)
 
 
 def _copy_of(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
