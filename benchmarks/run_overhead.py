@@ -1,8 +1,9 @@
 """What running a plan costs beside the ops themselves, on one CPU device with all ops in captured order.
 
 python benchmarks/run_overhead.py prints a row per network: a step op by op without a plan (the bare calls of what was
-captured, one after the other), the same as planned, and the module as PyTorch runs it, all in turn on one core; minimum
-and median of several steps. Overhead is the difference of the minima by op.
+captured, one after the other), the same as planned, a call of the compiled module, with its guards, and the module as
+PyTorch runs it, all in turn on one core; minimum and median of several steps. Overhead is the difference of the minima
+by op. The guards alone are the minimum of several checks.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ from __future__ import annotations
 import argparse
 import os
 import time
+import timeit
 from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
 import torch
+from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 from zoo_modules import module_of
 
 import placewright
+from placewright.api.compiled import Compiled
 from placewright.execution.devices import cores_of
 from placewright.execution.pytorch.program import TorchProgram
 from placewright.execution.pytorch.regions import traced
@@ -25,7 +29,10 @@ from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.steps import Region
 from placewright.execution.workers import Workers
 
-NETWORKS = ("bert_tiny", "lstm1", "mobilenet_v2", "nasnet_a_mobile", "inception_v3", "switch8")
+NETWORKS = (
+    *("bert_tiny", "lstm1", "mobilenet_v2", "nasnet_a_mobile", "inception_v3", "switch8"),
+    *("resnet18", "googlenet", "mmoe", "densenet121", "efficientnet_b0", "regnet_y_400mf"),
+)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -60,7 +67,9 @@ def bare_calls(program: TorchProgram, parameters: Sequence[Any], args: Sequence[
 def row(name: str, batch: int, steps: int) -> str:
     model, args = module_of(name, batch)
     model.eval()
-    with placewright.compile(model, args, devices="cpu:0", solver="input-order") as compiled:
+    torch.compiler.reset()
+    compiled = placewright.compile(model, args, devices="cpu:0", solver="input-order", verify=False)
+    with torch.no_grad():
         captured, values = compiled.captured("the overhead of a plan", args, {})
     program = captured.program
     parameters, tensors = program.split(values)
@@ -68,13 +77,27 @@ def row(name: str, batch: int, steps: int) -> str:
     step = TorchStep(program, captured.plan, workers)
     bare = bare_calls(program, parameters, tensors)
     with torch.no_grad():
-        taken = take_turns([bare, lambda: step.run(parameters, tensors), lambda: model(*args)], steps)
+        planned = [lambda: step.run(parameters, tensors), lambda: compiled(*args)]
+        taken = take_turns([bare, *planned, lambda: model(*args)], steps)
+        guards_us = guard_check_us(compiled, model, args)
+    compiled.close()
     workers.close()
     calls = len(program.calls)
-    bare_ns, planned_ns, eager_ns = (min(times) for times in taken)
+    bare_ns, planned_ns, called_ns, eager_ns = (min(times) for times in taken)
     columns = [name, f"{calls:,}", *(f"{min(times) / 1e6:.2f} / {median(times) / 1e6:.2f}" for times in taken)]
     columns += [f"{bare_ns / calls / 1e3:.1f}", f"{(planned_ns - bare_ns) / calls / 1e3:+.2f}"]
-    return f"| {' | '.join(columns)} | {planned_ns / eager_ns - 1:+.1%} |"
+    columns += [f"{planned_ns / eager_ns - 1:+.1%}", f"{guards_us:.0f}", f"{called_ns / eager_ns - 1:+.1%}"]
+    return f"| {' | '.join(columns)} |"
+
+
+def guard_check_us(compiled: Compiled, model: torch.nn.Module, args: Sequence[Any]) -> float:
+    """Time to find that nothing has changed since the module was captured."""
+    variant = compiled._variants[0]
+    entry = _debug_get_cache_entry_list(variant._compiled._torchdynamo_orig_callable.__code__)[0]  # type: ignore[attr-defined]
+    values = {"args": tuple(args), "kwargs": {}, "model": model}
+    with torch._dynamo.config.patch(variant._settings):
+        assert entry.guard_manager.check(values)
+        return min(timeit.repeat(lambda: entry.guard_manager.check(values), number=50, repeat=5)) / 50 * 1e6
 
 
 def main() -> None:
@@ -83,9 +106,10 @@ def main() -> None:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores_of(2)[0])
     print(
-        "| network | calls | bare ms, min / median | planned | eager | us by bare call | overhead | planned / eager |"
+        "| network | calls | bare ms, min / median | planned | called | eager | us by bare call | overhead "
+        "| planned / eager | guards, us | called / eager |"
     )
-    print("|---|" + "---:|" * 7)
+    print("|---|" + "---:|" * 10)
     for name in arguments.networks:
         print(row(name, arguments.batch, arguments.steps), flush=True)
 

@@ -45,7 +45,8 @@ def fit(
         Makes a scalar of the module's output; by default its `.loss`, or the scalar it returns, or the sum of the means
         of what it returns.
     optimizer
-        An SGD, Adam or AdamW that holds the module's parameters; its step is part of the plan.
+        Of any class of `torch.optim`, that holds the module's parameters: a call makes its step and sets the gradients
+        to none. Its states count, and so do those of its own step.
     options
         As `placewright.compile` takes them: `keep`, `profile`, `evaluations` and so on.
 
