@@ -4,7 +4,7 @@
     python benchmarks/python_state.py OUT.jsonl --ways compile --only 'held/*'
     python benchmarks/python_state.py OUT.jsonl --table                               of the rows that there are
 
-The cases are those of tests/state_changes.py. Each runs in a process of its own for each way: a call, the change,
+The cases are those of state_changes.py. Each runs in a process of its own for each way: a call, the change,
 another call, and where the change can be undone a third one after that. The same is done in eager, in evaluation mode
 for `compile` and in training mode for the others. A verdict is about all calls of a case:
 
@@ -36,7 +36,6 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 import torch
 from state_changes import CASES, PREAMBLE, Built, build

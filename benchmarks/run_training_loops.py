@@ -19,7 +19,6 @@ import multiprocessing
 import os
 import re
 import resource
-import sys
 import time
 import traceback
 import warnings
@@ -29,7 +28,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch

@@ -33,6 +33,9 @@ PARTS = {
     "placer_curves",
     "report",
     "some_baselines",
+    "state_changes",
+    *(f"training_loop_{part}" for part in ("changes", "events", "networks", "optimizers", "parts", "records", "runs")),
+    "training_loops",
     "zoo_modules",
 }
 SUITE = """graphs = "tiny.graphs.gz"

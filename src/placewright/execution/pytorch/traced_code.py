@@ -108,10 +108,12 @@ class TracedCode:
                     self._contents[each] = _contents_of(each)
 
     def watch_function(self, function: FunctionType) -> None:
-        """Notes what a function is, and the builtins that its code reads."""
+        """Notes what a function of the user's is, and the builtins that its code reads."""
+        if is_of_pytorch(function.__code__):
+            return
         self._functions[function] = _Function(function)
         own = function.__globals__
-        for name in () if is_of_pytorch(function.__code__) else function.__code__.co_names:
+        for name in function.__code__.co_names:
             if name not in own and name in vars(builtins):
                 self._builtins[name] = vars(builtins)[name]
                 self._not_in.setdefault(id(own), (own, set()))[1].add(name)
@@ -158,7 +160,7 @@ class TracedCode:
 
 
 def is_of_pytorch(code: CodeType) -> bool:
-    """Whether code is PyTorch's own, whose names nobody gives another meaning."""
+    """Whether code is PyTorch's own, of which nobody changes more than whole methods."""
     return code.co_filename.startswith(_TORCH)
 
 
