@@ -326,13 +326,17 @@ def print_table(rows: Sequence[Row]) -> None:
     assert not invalid, f"{len(invalid)} cases do not run in eager, or their change changes nothing there"
 
 
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("out", type=Path)
+    options.add_argument("--ways", default=",".join(COMPARED))
+    options.add_argument("--only", nargs="+", default=["*"], metavar="GLOB", help="of cases")
+    options.add_argument("--table", action="store_true")
+    return options
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--ways", default=",".join(COMPARED))
-    parser.add_argument("--only", nargs="+", default=["*"], metavar="GLOB", help="of cases")
-    parser.add_argument("--table", action="store_true")
-    options = parser.parse_args()
+    options = parser().parse_args()
     ways = options.ways.split(",")
     assert set(ways) <= set(COMPARED), f"ways are {', '.join(COMPARED)}"
     done = {(row.case, row.way) for row in read_rows(options.out) if row.verdict != "invalid"}
