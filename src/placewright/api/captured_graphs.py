@@ -330,10 +330,12 @@ class PlannedAlone:
 
     def __call__(self, arguments: list[Any]) -> list[Any]:
         """Runs the graph."""
-        if any(isinstance(given, torch.SymInt) for given in arguments):
+        # PyTorch guards what stays from call to call.
+        varying = [given for place, given in enumerate(arguments) if place not in self._static]
+        if any(isinstance(given, torch.SymInt) for given in varying):
             raise InputError("a nested tensor has rows of several sizes, and a plan is for one size of each tensor")
         key = tuple(
-            (given.shape, given.stride()) if isinstance(given, torch.Tensor) else given for given in arguments
+            (given.shape, given.stride()) if isinstance(given, torch.Tensor) else given for given in varying
         )  # fmt: skip
         with self._lock:
             if key not in self._parts:

@@ -159,7 +159,7 @@ def _checks(value: Any, read: _Read, names: Set[str]) -> Iterator[Callable[[Any]
         state = value.getstate()
         yield lambda now: now.getstate() == state
     elif isinstance(value, torch.nn.Module):
-        if names:
+        if names and not type(value).__module__.startswith("torch."):
             counts = _counts(value)
             yield lambda now: _counts(now) == counts
     elif isinstance(getattr(value, "__dict__", None), dict):
