@@ -1,4 +1,4 @@
-"""The first call of a planned module beside eager's, graph by graph: what differs is said, or refused.
+"""The first call of a planned module beside eager's, whole or by graphs: what differs is said, or refused.
 
 Imported only where torch is known to be present.
 """

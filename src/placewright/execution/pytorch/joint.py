@@ -304,10 +304,10 @@ def add_before_casting(joint: fx.GraphModule, num_forward_outputs: int, is_param
         with joint.graph.inserting_before(joint.graph.output_node()):
             total = casts[0].args[0]
             for cast in casts[1:]:
-                total = _added(joint.graph, node, torch.ops.aten.add.Tensor, total, cast.args[0])
-            total = _added(joint.graph, node, torch.ops.aten._to_copy.default, total, **casts[0].kwargs)
+                total = added(node, torch.ops.aten.add.Tensor, total, cast.args[0])
+            total = added(node, torch.ops.aten._to_copy.default, total, **casts[0].kwargs)
             for other in others:
-                total = _added(joint.graph, node, torch.ops.aten.add.Tensor, other, total)
+                total = added(node, torch.ops.aten.add.Tensor, other, total)
         results[place] = total
     joint.graph.output_node().args = (tuple(results),)
     joint.graph.eliminate_dead_code()
@@ -328,11 +328,11 @@ def _is_upcast(node: fx.Node) -> bool:
     return after == torch.float32 and before in (torch.bfloat16, torch.float16)
 
 
-def _added(graph: fx.Graph, like: fx.Node, function: Any, *args: Any, **options: Any) -> fx.Node:
-    """A call that counts as one of backward."""
-    made = graph.call_function(function, args, options)
+def added(like: fx.Node, function: Any, *args: Any, **options: Any) -> fx.Node:
+    """A call where its graph inserts now, which counts as one of a node's kind. The first argument is a node."""
+    made = like.graph.call_function(function, args, options)
     made.meta = {key: value for key, value in like.meta.items() if key != "tensor_meta"}
-    known = [each.meta["val"] for each in args]
+    known = [each.meta["val"] if isinstance(each, fx.Node) else each for each in args]
     with known[0].fake_mode:
         made.meta["val"] = function(*known, **options)
     return made

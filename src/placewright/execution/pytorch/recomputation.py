@@ -13,7 +13,7 @@ from torch._functorch.partitioners import default_partition, must_recompute
 from torch.utils.checkpoint import CheckpointPolicy
 
 from placewright.execution.pytorch.calls import TRAINED
-from placewright.execution.pytorch.joint import overwritten
+from placewright.execution.pytorch.joint import added, overwritten
 from placewright.importers.torch.attributes import arguments_of
 from placewright.importers.torch.dtypes import correct_dtypes
 from placewright.importers.torch.ops import describe, draws_random_numbers, may_draw
@@ -82,24 +82,14 @@ def _keep_mask(node: Any) -> None:
     value, kept = arguments["input"], 1.0 - arguments["p"]
     aten, graph = torch.ops.aten, node.graph
     with graph.inserting_before(node):
-        blank = _added(node, aten.empty_like.default, value, dtype=torch.bool, memory_format=torch.contiguous_format)
-        mask = _added(node, aten.bernoulli.p, blank, kept)
-        noise = _added(node, aten._to_copy.default, mask, dtype=value.meta["val"].dtype)
+        blank = added(node, aten.empty_like.default, value, dtype=torch.bool, memory_format=torch.contiguous_format)
+        mask = added(node, aten.bernoulli.p, blank, kept)
+        noise = added(node, aten._to_copy.default, mask, dtype=value.meta["val"].dtype)
         # Divided as eager divides: multiplying by the inverse has other last bits.
-        scale = _added(node, aten.div.Tensor, noise, kept) if kept else _added(node, aten.mul.Tensor, noise, 0.0)
-        scaled = _added(node, aten.mul.Tensor, value, scale)
+        scale = added(node, aten.div.Tensor, noise, kept) if kept else added(node, aten.mul.Tensor, noise, 0.0)
+        scaled = added(node, aten.mul.Tensor, value, scale)
     mask.meta["recompute"] = CheckpointPolicy.MUST_SAVE
     for result in list(node.users):
         result.replace_all_uses_with(mask if result.args[1] else scaled)
         graph.erase_node(result)
     graph.erase_node(node)
-
-
-def _added(node: Any, function: Any, *args: Any, **options: Any) -> Any:
-    """A call before a node, which counts as that one's."""
-    made = node.graph.call_function(function, args, options)
-    made.meta = {key: value for key, value in node.meta.items() if key != "tensor_meta"}
-    known = [each.meta["val"] if isinstance(each, torch.fx.Node) else each for each in args]
-    with node.meta["val"][0].fake_mode:
-        made.meta["val"] = function(*known, **options)
-    return made
