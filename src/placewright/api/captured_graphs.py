@@ -5,6 +5,7 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -38,6 +39,7 @@ from placewright.execution.pytorch.rematerialized import rewritten_program
 from placewright.execution.pytorch.stricter_guards import add_stricter_guards, has_effects_outside
 from placewright.graph import Graph
 from placewright.importers.torch.kernels import kernels_kept
+from placewright.importers.torch.ops import describe
 from placewright.importers.torch.recurrent import RECURRENT, split_layers
 from placewright.plans.record import Plan
 from placewright.rematerialization.reruns import rewritten
@@ -49,7 +51,7 @@ def compile_graph(planner: GraphPlanner, module: Any, example_inputs: Sequence[A
 
     Raises InputError for a graph that cannot be planned, or does not fit.
     """
-    check_captured(module)
+    check_captured(module, may_train=planner.may_train)
     known = planner.names()
     if has_effects_outside() or any(isinstance(x, torch.Tensor) and id(x) not in known for x in example_inputs):
         planner.can_be_copied = False
@@ -150,7 +152,7 @@ class _Captured:
             static_lifetime_input_indices=static_lifetime_input_indices,
             **others,
         )
-        if _is_open(joint) or not any(node.op == "call_function" for node in joint.graph.nodes):
+        if _is_open(joint) or not _computes(joint):
             return parts
         static = list(static_lifetime_input_indices or ())
         with _disable_current_modes(), torch.no_grad():
@@ -273,6 +275,8 @@ class _Captured:
         planned, planner = self._planned, self._planner
         if planned is None:
             return self._alone(graph, first=first)
+        if not _computes(graph):
+            return _unplanned(graph)
         placeholders = graph.graph.find_nodes(op="placeholder")
         program = program_of_graph(
             graph,
@@ -282,8 +286,6 @@ class _Captured:
             labels=self._labels,
             sums_in_place=planner.devices.machine.num_devices == 1 and not planner.wishes.inductor,
         )
-        if all(op.kind == "view" for op in program.graph.ops):
-            return _unplanned(graph)
         part = Part(graph, program, runs_of(graph))
         if first:
             part.kept = self._kept
@@ -348,6 +350,8 @@ class PlannedAlone:
     def _made(self, arguments: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
         planner = self._planner
         graph = _closed(self._graph, arguments) if self._is_open or not _fits(self._graph, arguments) else self._graph
+        if not _computes(graph):
+            return _unplanned(graph)
         placeholders = graph.graph.find_nodes(op="placeholder")
         is_static = [
             isinstance(given, torch.nn.Parameter) or (place in self._static and isinstance(given, torch.Tensor))
@@ -374,8 +378,6 @@ class PlannedAlone:
             sums_in_place=one and not planner.wishes.inductor,
         )
         values = [given for given in arguments if isinstance(given, torch.Tensor)]
-        if all(op.kind == "view" for op in program.graph.ops):
-            return _unplanned(graph)
         if planner.wishes.given is not None:
             _check_given(planner.wishes.given, program.graph)
         planned = planner.planned(program, program.graph, values, joint=False)
@@ -389,6 +391,12 @@ class PlannedAlone:
         part.before = partial(_before_run, planner, planned, part, True)
         planner.graphs.append(planned)
         return part
+
+
+def _computes(module: torch.fx.GraphModule) -> bool:
+    """Whether a graph has a call that is more than a view."""
+    calls = (node for node in module.graph.nodes if node.op == "call_function" and node.target is not operator.getitem)
+    return any(describe(node)[0] != "view" for node in calls)
 
 
 def _unplanned(graph: torch.fx.GraphModule) -> Callable[[list[Any]], list[Any]]:

@@ -5,6 +5,7 @@ another dtype than their authors told PyTorch; modules of other sorts than a pla
 """
 
 import logging
+import operator
 import re
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.utils.checkpoint import checkpoint
 
 import placewright
+from placewright.api.dynamo import backend
 from placewright.execution.devices import available_cores
 from placewright.execution.pytorch.program import check_calls
 from placewright.support.errors import InputError
@@ -350,9 +352,22 @@ def test_results_of_an_inference_can_be_trained_through_afterwards() -> None:
 
 def test_a_refusal_leaves_torch_compile_as_it_is() -> None:
     """PyTorch would make a BackendCompilerFailed of several lines of it."""
-    model = nn.Sequential(nn.Embedding(20, 8, sparse=True), nn.Linear(8, 2))
-    with pytest.raises(InputError, match=r"makes a tensor of layout sparse_coo, and plans run dense tensors only$"):
+    model = nn.Sequential(nn.Embedding(20, 8, padding_idx=0, sparse=True), nn.Linear(8, 2))
+    with pytest.raises(InputError, match=r"embedding with sparse=True has .* run dense tensors only; leave sparse=True"):
         compiled(model)(torch.arange(4)).sum().backward()
+
+
+def test_a_graph_that_computes_nothing_is_left_to_pytorch() -> None:
+    """Between two graph breaks PyTorch captures ones that return what they were given."""
+
+    def without_its_ops(graph: torch.fx.GraphModule, given: list[torch.Tensor]) -> Any:
+        add, output = graph.graph.find_nodes(op="call_function", target=operator.add)[0], graph.graph.output_node()
+        output.args = ((add.args[0],),)
+        graph.graph.erase_node(add)
+        return backend(graph, given, options={"devices": "cpu:0"})
+
+    given = x()
+    assert torch.equal(torch.compile(lambda value: value + 0, backend=without_its_ops)(given), given)
 
 
 def test_an_op_that_holds_code_of_another_sort_is_refused_by_name() -> None:

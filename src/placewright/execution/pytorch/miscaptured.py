@@ -5,12 +5,13 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import fx
+from torch import fx, nn
 
 from placewright.importers.torch.capture import ancestors
 from placewright.importers.torch.ops import only_acts, sentence_on_effects
@@ -28,9 +29,9 @@ class OpenSizesError(InputError):
     """A graph has sizes that depend on values of tensors."""
 
 
-def check_captured(module: Any) -> None:
+def check_captured(module: Any, *, may_train: bool) -> None:
     """Raises InputError for what a graph captured by Dynamo does beside its results, and for what AOTAutograd would
-    compute otherwise."""
+    compute otherwise. may_train: whether it may have a backward pass."""
     graphs = [each.graph for each in module.modules() if isinstance(each, fx.GraphModule)]
     if any(_moves_an_input(node) for node in module.graph.nodes):
         raise InputError(
@@ -40,6 +41,11 @@ def check_captured(module: Any) -> None:
     if any(_depends_on_values(node) for node in module.graph.nodes):
         raise OpenSizesError("sizes in the captured graph depend on values of tensors, which no plan knows")
     for node in (node for graph in graphs for node in graph.nodes if node.op in ("call_function", "call_method")):
+        if may_train and _gives_a_sparse_gradient(node):
+            raise InputError(
+                f"{_name_of(node)} with sparse=True has a gradient of layout sparse_coo, and plans run dense tensors "
+                "only; leave sparse=True out"
+            )
         if node.op == "call_function" and only_acts(node.target):
             raise InputError(sentence_on_effects(node.target))
         if _reads_what_it_wrote(node):
@@ -52,6 +58,14 @@ def check_captured(module: Any) -> None:
                 f"{_name_of(node)} writes to a tensor through an expand that changes no size, which PyTorch computes "
                 "otherwise when it is captured; leave out the expand, or clone its result"
             )
+
+
+def _gives_a_sparse_gradient(node: fx.Node) -> bool:
+    """Whether a call is of `embedding` or `embedding_bag` with sparse=True, of a weight that has a gradient."""
+    if node.target not in (nn.functional.embedding, nn.functional.embedding_bag) or not torch.is_grad_enabled():
+        return False
+    given = inspect.signature(node.target).bind(*node.args, **node.kwargs).arguments
+    return bool(given.get("sparse")) and given["weight"].meta["example_value"].requires_grad
 
 
 def return_unread_draws(module: fx.GraphModule) -> int:
