@@ -6,9 +6,9 @@ Imported only where torch is known to be present.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
@@ -20,12 +20,17 @@ from placewright.api.functions import plan as make_plan
 from placewright.api.questions import Plan
 from placewright.costs.fused import with_fused_times
 from placewright.execution.pytorch.joint import JointGraph
+from placewright.execution.pytorch.lowered_memory import LoweredStep
 from placewright.graph import Graph
 from placewright.machine import Machine
 from placewright.rematerialization.reruns import rewritten
 from placewright.support.errors import InputError
 from placewright.support.quantities import format_bytes
 from placewright.version import VERSION
+
+#: How many plans are lowered for one graph at the most. The least by which a plan that is over the limit is followed by
+#: a lower one, and the room from which on a higher one is tried, as shares of the limit.
+_MOST_TRIED, _STEP, _SPARE = 6, 0.01, 0.03
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +44,17 @@ class FittedGraph:
         graph, and there are no reruns.
     saved_bytes
         What forward leaves for backward, beside its arguments.
+    peak_bytes
+        What the step holds at the most by the program that Inductor writes for these parts, parameters and arguments
+        included.
+    num_tried
+        How many partitions were lowered until one kept the limit.
     """
 
     plan: Plan
     saved_bytes: int
+    peak_bytes: int
+    num_tried: int = 1
 
 
 class MemoryPartitioner(CustomPartitionerFn):
@@ -95,22 +107,87 @@ class MemoryPartitioner(CustomPartitionerFn):
         self, gm: fx.GraphModule, joint_inputs: Sequence[object], kwargs: Mapping[str, Any]
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
         parts: tuple[fx.GraphModule, fx.GraphModule] = min_cut_rematerialization_partition(gm, joint_inputs, **kwargs)
-        joint = JointGraph(gm, kwargs["num_fwd_outputs"], parts[0])
+        num_outputs = kwargs["num_fwd_outputs"]
+        joint = JointGraph(gm, num_outputs, parts[0])
         graph = with_fused_times(joint.graph, self._machine, self._fused_share)
-        plan = self._plan(rewritten(graph, joint.run_again_in(parts[1])).graph)
-        if plan.peak_bytes[0] > self._limit:
-            plan = self._plan(graph, memory_limit=self._limit, keep=(*joint.once, *self._keep), **self._options)
-            if plan.status == "infeasible":
+        lowered = LoweredStep(num_outputs)
+
+        def fitted(plan: Plan, parts: _Parts) -> _Fitted:
+            return _Fitted(plan, parts, lowered.peak_bytes(*parts))
+
+        found = fitted(self._plan(rewritten(graph, joint.run_again_in(parts[1])).graph), parts)
+        tried = [found]
+        if found.peak_bytes > self._limit:
+            keep, static = (*joint.once, *self._keep), kwargs.get("static_lifetime_input_indices") or ()
+
+            def planned(limit: int) -> Plan:
+                return self._plan(graph, memory_limit=limit, keep=keep, **self._options)
+
+            tried = _tried(self._limit, planned, lambda plan: fitted(plan, joint.parted(plan.reruns, static)))
+            within = [each for each in tried if each.peak_bytes <= self._limit]
+            if not within:
+                nearest = format_bytes(min(each.peak_bytes for each in (found, *tried)))
                 raise InputError(
                     f"no plan was found for a training step within {format_bytes(self._limit)}; the one nearest to it "
-                    f"takes {format_bytes(plan.peak_bytes[0])}"
+                    f"takes {nearest}"
                 )
-            parts = joint.parted(plan.reruns, kwargs.get("static_lifetime_input_indices") or ())
-        self.graphs.append(FittedGraph(plan=plan, saved_bytes=_saved_bytes(parts[0], kwargs["num_fwd_outputs"])))
-        return parts
+            found = min(within, key=lambda each: each.plan.step_time_ns)
+        saved = _saved_bytes(found.parts[0], num_outputs)
+        self.graphs.append(
+            FittedGraph(plan=found.plan, saved_bytes=saved, peak_bytes=found.peak_bytes, num_tried=len(tried))
+        )
+        return found.parts
 
     def _plan(self, graph: Graph, **options: Any) -> Plan:
         return make_plan(graph, self._machine, solver="input-order", **options)
+
+
+_Parts = tuple[fx.GraphModule, fx.GraphModule]
+
+
+class _Fitted(NamedTuple):
+    """A plan, its parts, and what they hold at the most when Inductor compiles them."""
+
+    plan: Plan
+    parts: _Parts
+    peak_bytes: int
+
+
+def _tried(limit: int, planned: Callable[[int], Plan], lowered: Callable[[Plan], _Fitted]) -> list[_Fitted]:
+    """Plans near a limit, by what they take when Inductor compiles them, which is not what is planned.
+
+    While none keeps the limit, each is asked for as much less as the nearest is over. Once one does, with room to
+    spare, others are asked for between it and those that do not.
+    planned: the plan for a limit.
+    """
+    tried: list[_Fitted] = []
+    asked, found_none, step = limit, 0, int(_STEP * limit)
+    while len(tried) < _MOST_TRIED:
+        plan = planned(asked)
+        if plan.status == "infeasible":
+            found_none = asked
+        elif any(plan.reruns == each.plan.reruns for each in tried):
+            break
+        else:
+            tried.append(lowered(plan))
+        within = [each for each in tried if each.peak_bytes <= limit]
+        beyond = [each.plan.peak_bytes[0] for each in tried if each.peak_bytes > limit]
+        if within:
+            lower = max(each.plan.peak_bytes[0] for each in within)
+            spare = limit - max(each.peak_bytes for each in within)
+            upper = min(beyond, default=lower + 2 * spare)
+            if spare < _SPARE * limit:
+                break
+            asked = (lower + upper) // 2
+        elif beyond:
+            upper = min(beyond)
+            over = min(each.peak_bytes for each in tried) - limit
+            asked = max(upper - max(over, step), (found_none + upper) // 2)
+        else:
+            break
+        if upper - asked < step:
+            break
+    return tried
 
 
 def _saved_bytes(forward: fx.GraphModule, num_outputs: int) -> int:

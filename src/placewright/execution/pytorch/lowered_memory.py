@@ -1,0 +1,247 @@
+"""What a step that Inductor compiles holds at the most, read before its kernels are compiled.
+
+Inductor lowers a graph and writes the program that calls its kernels. That program runs here on fake tensors and with
+kernels that do nothing, so that what it allocates, reuses and frees, and when, is Inductor's own.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from unittest import mock
+
+import torch
+import torch._inductor.config
+from torch import fx
+from torch._functorch._aot_autograd import graph_compile
+from torch._guards import TracingContext
+from torch._inductor import async_compile, compile_fx
+from torch._inductor.graph import GraphLowering
+from torch._inductor.virtualized import V
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only
+
+from placewright.execution.pytorch.joint import is_tangent
+from placewright.execution.pytorch.memory import allocated_peak
+
+_Call = Callable[[list[Any]], Sequence[Any]]
+
+
+class LoweredStep:
+    """What steps hold whose forward and backward Inductor compiles with the settings of now.
+
+    num_outputs: how many results of forward are returned; the others are kept for backward.
+    """
+
+    def __init__(self, num_outputs: int) -> None:
+        self._num_outputs = num_outputs
+        #: Bytes that ops take while they compute, by op and arguments.
+        self._workspaces: dict[Any, int] = {}
+
+    def peak_bytes(self, forward: fx.GraphModule, backward: fx.GraphModule) -> int:
+        """The most bytes in use at once, parameters and arguments included.
+
+        forward, backward: as Inductor's partitioner returns them; they are not changed.
+        """
+        arguments = {node.name: node.meta["val"] for node in forward.graph.find_nodes(op="placeholder")}
+        read = {node.name: node.meta["val"] for node in backward.graph.find_nodes(op="placeholder")}
+        ends = [getattr(end, "name", "") for end in forward.graph.output_node().args[0]]
+        call = _lowered(
+            forward,
+            lambda graph, extra: compile_fx.compile_fx_forward(
+                graph, list(arguments.values()), self._num_outputs, len(arguments), extra
+            ),
+        )
+        with _on_fake_tensors(mode := FakeTensorMode(allow_non_fake_inputs=True)):
+            outlive = {name: _like(value) for name, value in arguments.items()}
+            first = _Counting(self._workspaces)
+            saved = dict(zip(ends, first.run(call, list(outlive.values())), strict=True))
+            outlive |= {name: saved[name] for name in ends[: self._num_outputs]}
+        # Backward is compiled for tensors as they lie after forward.
+        lying = [_lying_as(value, saved.get(name)) for name, value in read.items()]
+        known = SimpleNamespace(bw_donated_idxs=_donated(forward, backward, self._num_outputs))
+        with mock.patch.object(TracingContext.get(), "fw_metadata", known):
+            call = _lowered(backward, lambda graph, extra: compile_fx.compile_fx_backward(graph, lying, extra))
+        with _on_fake_tensors(mode):
+            # Inductor may save a copy of a weight that lies otherwise in place of the weight.
+            given = [saved[name] if name in saved else _like(value) for name, value in read.items()]
+            del saved
+            second = _Counting(self._workspaces)
+            second.note(outlive.values())
+            second.run(call, given)
+        return max(first.peak, second.peak)
+
+
+@contextmanager
+def _on_fake_tensors(mode: FakeTensorMode) -> Iterator[None]:
+    with _disable_current_modes(), mode, torch.no_grad():
+        yield
+
+
+def _like(value: Any) -> Any:
+    """A tensor that lies as another."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+
+
+def _lying_as(value: Any, other: Any) -> Any:
+    return value.as_strided(value.shape, other.stride()) if isinstance(other, torch.Tensor) else value
+
+
+def _donated(forward: fx.GraphModule, backward: fx.GraphModule, num_outputs: int) -> list[int]:
+    """Places of saved tensors that nothing reads after backward, into which Inductor writes other results."""
+    read, ends = backward.graph.find_nodes(op="placeholder"), forward.graph.output_node().args[0]
+    arguments, returned, gradients, saved = (
+        [node.meta.get("val") if isinstance(node, fx.Node) else None for node in nodes]
+        for nodes in (
+            forward.graph.find_nodes(op="placeholder"),
+            ends[:num_outputs],
+            backward.graph.output_node().args[0],
+            [node for node in read if not is_tangent(node)],
+        )
+    )
+    found: list[int] = graph_compile.collect_fw_donated_buffer_idxs(arguments, returned, gradients, saved)
+    return found
+
+
+class _WrittenError(BaseException):
+    """Ends Inductor's compilation where the program is written. constants: what the program reads, by name."""
+
+    def __init__(self, program: str, constants: dict[str, Any]) -> None:
+        super().__init__()
+        self.program = program
+        self.constants = constants
+
+
+def _lowered(module: fx.GraphModule, compiled: Callable[[fx.GraphModule, Any], Any]) -> _Call:
+    """The program that Inductor writes for a graph, with kernels that do nothing. compiled: compiles the graph."""
+
+    def stop(program: str) -> None:
+        raise _WrittenError(program, {**V.graph.constants})
+
+    with unset_fake_temporarily():
+        graph = copy.deepcopy(module)
+    settings = torch._inductor.config.patch(force_disable_caches=True)
+    with settings, mock.patch.object(GraphLowering, "save_output_code", staticmethod(stop)):
+        try:
+            compiled(graph, compile_fx.create_compiler_config_extra(graph))
+        except _WrittenError as written:
+            return _without_kernels(written)
+    # It has no calls.
+    return lambda arguments: module(*arguments)
+
+
+def _without_kernels(written: _WrittenError) -> _Call:
+    names: dict[str, Any] = {"__name__": __name__, **written.constants}
+    with mock.patch.object(async_compile, "AsyncCompile", _Kernels):
+        exec(compile(written.program, "<written by Inductor>", "exec"), names)
+    # These are written in C++, and know no fake tensors.
+    for name in [name for name in names if name.startswith("empty_strided_")]:
+        names[name] = _empty_on(name.removeprefix("empty_strided_").removesuffix("_pinned"))
+    names["reinterpret_tensor"] = _reinterpreted
+    names["assert_size_stride"] = names["assert_alignment"] = lambda *_: None
+    call: _Call = names["call"]
+    return call
+
+
+class _Kernel:
+    """A kernel that does nothing."""
+
+    def __call__(self, *_: Any, **__: Any) -> None:
+        """Kernels write to tensors that they are given, and return nothing."""
+
+    run = __call__
+
+
+class _Kernels:
+    """Stands for what compiles kernels."""
+
+    def __getattr__(self, name: str) -> Callable[..., _Kernel]:
+        return lambda *_, **__: _Kernel()
+
+
+def _empty_on(device: str) -> Callable[..., Any]:
+    def empty(size: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> Any:
+        return torch.empty_strided(size, strides, dtype=dtype, device=device)
+
+    return empty
+
+
+def _reinterpreted(tensor: Any, size: Sequence[int], strides: Sequence[int], offset: int = 0) -> Any:
+    return torch.as_strided(tensor, size, strides, tensor.storage_offset() + offset)
+
+
+class _Counting(TorchDispatchMode):
+    """Counts the most bytes in use at once of tensors that it notes and of what ops return."""
+
+    def __init__(self, workspaces: dict[Any, int]) -> None:
+        super().__init__()
+        self.peak = 0
+        self._workspaces = workspaces
+        self._in_use: dict[int, tuple[StorageWeakRef, int]] = {}
+
+    def run(self, call: _Call, given: list[Any]) -> Sequence[Any]:
+        """Makes a call, which empties the list that it is given."""
+        self.note(given)
+        with self:
+            return call(given)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.note(tree_leaves(result), self._workspace_bytes(func, args, kwargs or {}))
+        return result
+
+    def _workspace_bytes(self, func: Any, args: Any, kwargs: Any) -> int:
+        if _makes_no_kernel(func):
+            return 0
+        leaves, spec = tree_flatten((args, kwargs))
+        key = (func, spec, *(_described(leaf) for leaf in leaves))
+        if key not in self._workspaces:
+            self._workspaces[key] = _measured(func, args, kwargs)
+        return self._workspaces[key]
+
+    def note(self, results: Iterable[Any], workspace_bytes: int = 0) -> None:
+        """Counts tensors among these."""
+        for storage in (result.untyped_storage() for result in results if isinstance(result, torch.Tensor)):
+            self._in_use.setdefault(storage._cdata, (StorageWeakRef(storage), storage.nbytes()))
+        self._in_use = {key: known for key, known in self._in_use.items() if not known[0].expired()}
+        self.peak = max(self.peak, sum(size for _, size in self._in_use.values()) + workspace_bytes)
+
+
+def _makes_no_kernel(func: Any) -> bool:
+    """Whether an op gives a view, or memory that nothing is written to."""
+    return bool(func.is_view) or func in (torch.ops.aten.empty_strided.default, torch.ops.aten.empty.memory_format)
+
+
+def _described(leaf: Any) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        return repr(leaf)
+    return leaf.shape, leaf.stride(), leaf.dtype, leaf.device
+
+
+def _measured(func: Any, args: Any, kwargs: Any) -> int:
+    """Bytes that an op takes while it computes, beyond its results."""
+    with _disable_current_modes():
+        given, named = tree_map_only(torch.Tensor, _allocated, (args, kwargs))
+        results: list[Any] = []
+        peak = allocated_peak(lambda: results.append(func(*given, **named)))
+        before = {leaf.untyped_storage()._cdata for leaf in tree_leaves((given, named)) if isinstance(leaf, torch.Tensor)}
+        made = {
+            storage._cdata: storage.nbytes()
+            for result in tree_leaves(results)
+            if isinstance(result, torch.Tensor) and (storage := result.untyped_storage())._cdata not in before
+        }
+    return max(0, peak - sum(made.values()))
+
+
+def _allocated(tensor: Any) -> Any:
+    """A real tensor that lies as a fake one."""
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
