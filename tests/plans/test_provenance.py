@@ -19,8 +19,6 @@ MAP = 'mac_rate = 1e9\nvector_rate = 1e9\nlevels = [{name = "A", capacity = "1Gi
 OF_PLANS = (
     ["explain", "plan.json", "--op", "a", "--model"],
     ["export", "plan.json", "--to", "pipelining", "-o", "out"],
-    ["export", "plan.json", "--to", "graphdef", "-o", "out"],
-    ["export", "plan.json", "--to", "graphdef", "-o", "out.pbtxt"],
     ["export", "plan.json", "--to", "device-map", "-o", "out"],
 )
 OF_MAPS = (["explain", "map.json", "--op", "a", "--model"],)
@@ -80,7 +78,6 @@ def test_the_sentence_says_how_the_command_at_hand_names_the_code(
         (OF_PLANS[0][:-1], "explain PLAN --op NAME --model 'my net.py:build', in Python explain_op(name, 'my net"),
         (OF_MAPS[0][:-1], "explain MAP --op NAME --model 'my net.py:build', in Python explain_op(name, 'my net"),
         (OF_PLANS[1], "export PLAN 'my net.py:build' --to pipelining, in Python export_plan(plan, 'pipelining', "),
-        (OF_PLANS[2], "export PLAN 'my net.py:build' --to graphdef, in Python export_plan(plan, 'graphdef', path, "),
     ):
         assert was + how in said(capsys, list(words))[1]
     with pytest.raises(InputError, match=r"check 'my net\.py:build' PLAN, in Python check\('my net\.py:build'\)"):
@@ -100,7 +97,7 @@ def test_a_recorded_graph_is_read_again(folder: Path, capsys: pytest.CaptureFixt
     Path("graph.json").rename("nets.py/x.py")
     for source in ("nets.py", "nets.py:x.py"):
         record(source)
-        for words in (OF_PLANS[0][:-1], OF_MAPS[0][:-1], OF_PLANS[2]):
+        for words in (OF_PLANS[0][:-1], OF_MAPS[0][:-1]):
             assert said(capsys, list(words)) == (0, "")
 
 

@@ -8,21 +8,11 @@ from __future__ import annotations
 import gzip
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from placewright.export import (
-    csv,
-    device_map,
-    dot,
-    graphdef,
-    memory_viz,
-    offsets,
-    onnx_model,
-    perfetto,
-    pipelining,
-)
+from placewright.export import csv, device_map, dot, memory_viz, offsets, onnx_model, perfetto, pipelining
 from placewright.export.map_cost import judge_map, judgement_words, objections
 from placewright.export.split_cost import judge_split, split_objections, split_words
 from placewright.graph import Graph
@@ -41,14 +31,13 @@ class Target:
 
     suffix: of the file that the command line writes beside a plan. summary: what it is, as --help says. write: the
     content of the file; None where that takes the plan's graph. write_with_graph: with who reads what, when the graph
-    is given, or needed. write_text: what a path in .pbtxt gets instead. packs: a path in .gz is compressed, which
-    readers of other formats do not undo.
+    is given, or needed. packs: a path in .gz is compressed, which readers of other formats do not undo.
     arrange: of a target that aligns what it writes: the content, from the plan, the path of the export and the
     alignment.
     rewrite: of a target that is the plan's model file with the plan written into it: the content, from the plan, that
     file and the path of the export.
-    tell: of a target that other programs execute and that does not hold the whole plan: what that costs or leaves out,
-    and what speaks against it, in sentences.
+    tell: of a target that other programs execute and that does not hold the whole plan: what that costs, and what
+    speaks against it, in sentences.
     """
 
     suffix: str
@@ -56,7 +45,6 @@ class Target:
     write: Callable[[Plan], bytes] | None
     write_with_graph: Callable[[Plan, Graph], bytes] | None = None
     packs: bool = False
-    write_text: Callable[[Plan, Graph], bytes] | None = None
     tell: Callable[[Plan, Graph, Path | None], tuple[list[str], list[str]]] | None = None
     rewrite: Callable[[Plan, Path, Path], bytes] | None = None
     arrange: Callable[[Plan, Path, int], bytes] | None = None
@@ -106,14 +94,6 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
             write_with_graph=pipelining.to_bytes,
             tell=_tell_split,
         ),
-        "graphdef": Target(
-            suffix=".graphdef.pb",
-            summary="TensorFlow nodes with devices and control inputs",
-            write=None,
-            write_with_graph=graphdef.to_bytes,
-            write_text=graphdef.to_text_bytes,
-            tell=graphdef.left_out,
-        ),
         "onnx": Target(
             suffix=".planned.onnx",
             summary="the model with nodes in plan order, each with its device",
@@ -156,14 +136,13 @@ def export_plan(
     target
         For which tool, by name: "csv", "onnx" or another of those that docs/formats.md lists.
     path
-        The file; a Perfetto trace and offsets are compressed when its name ends in .gz, a GraphDef is text when it ends
-        in .pbtxt, and offsets are a table when it ends in .csv or .csv.gz.
+        The file; a Perfetto trace and offsets are compressed when its name ends in .gz, and offsets are a table when it
+        ends in .csv or .csv.gz.
     graph
         What the plan is for, or its file; by default the file that it was made from, unless that is Python code, which
         is named here or not run. "dot" and "perfetto" show who reads what in a graph that is given, otherwise what each
-        step waited for. "device-map", "pipelining" and "graphdef" need the graph, "onnx" its file. A device map and a
-        split do not hold the whole plan: it is planned anew under them, and what speaks against them is logged as
-        warnings.
+        step waited for. "device-map" and "pipelining" need the graph, "onnx" its file. A device map and a split do not
+        hold the whole plan: it is planned anew under them, and what speaks against them is logged as warnings.
     alignment
         Of "offsets": all are multiples of this power of two, in bytes; by default 64.
 
@@ -216,8 +195,6 @@ def write_export(
         raise InputError(f"cannot export to '{target}': it is one of {', '.join(TARGETS)}")
     found = TARGETS[target]
     require_alignment(target, alignment)
-    if found.write_text is not None and str(path).endswith(".pbtxt"):
-        found = replace(found, write_with_graph=found.write_text)
     file = graph if graph is not None else plan.configuration.get("model")
     if found.arrange is not None:
         data = found.arrange(plan, Path(path), DEFAULT_ALIGNMENT if alignment is None else alignment)
