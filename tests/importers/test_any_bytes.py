@@ -39,9 +39,10 @@ PIECES = [
 PIECES += [b"-1", b"0", b"1e999", b"NaN", str(2**62).encode(), str(2**63).encode(), b"null", b"true", b"\\ud800"]
 
 
-def needs_onnx(file_format: str) -> None:
-    if file_format == "onnx":
-        pytest.importorskip("onnx", reason="the onnx extra is not installed")
+def needs_extra(file_format: str) -> None:
+    package = {"onnx": "onnx", "costgraph": "google.protobuf"}.get(file_format)
+    if package is not None:
+        pytest.importorskip(package, reason=f"the {file_format} extra is not installed")
 
 
 def mutated(data: bytes, rng: random.Random) -> bytes:
@@ -66,7 +67,7 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
 
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_the_seeds_are_valid(file_format: Any) -> None:
-    needs_onnx(file_format)
+    needs_extra(file_format)
     assert all(parse(file_format, seed) is not None for seed in seeds(file_format))
 
 
@@ -74,7 +75,7 @@ def test_the_seeds_are_valid(file_format: Any) -> None:
 @SETTINGS
 @given(data=st.binary(max_size=200))
 def test_random_bytes_are_bad_input_or_a_graph(file_format: Any, data: Any) -> None:
-    needs_onnx(file_format)
+    needs_extra(file_format)
     parse(file_format, data)
 
 
@@ -82,13 +83,13 @@ def test_random_bytes_are_bad_input_or_a_graph(file_format: Any, data: Any) -> N
 @SETTINGS
 @given(pieces=st.lists(st.one_of(st.sampled_from(PIECES), st.sampled_from([b"node", b"name", b"ops"])), max_size=40))
 def test_random_pieces_are_bad_input_or_a_graph(file_format: Any, pieces: Any) -> None:
-    needs_onnx(file_format)
+    needs_extra(file_format)
     parse(file_format, b"".join(pieces))
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_every_beginning_of_a_valid_file_is_bad_input_or_a_graph(file_format: Any) -> None:
-    needs_onnx(file_format)
+    needs_extra(file_format)
     for seed in seeds(file_format):
         for length in range(len(seed)):
             parse(file_format, seed[:length])
@@ -96,7 +97,7 @@ def test_every_beginning_of_a_valid_file_is_bad_input_or_a_graph(file_format: An
 
 @pytest.mark.parametrize("file_format", FORMATS)
 def test_changed_valid_files_are_bad_input_or_a_graph(file_format: Any) -> None:
-    needs_onnx(file_format)
+    needs_extra(file_format)
     rng = random.Random(1)
     outcomes = [parse(file_format, mutated(seed, rng)) for seed in seeds(file_format) for _ in range(800)]
     # Both happen, so the changes are neither too weak nor too strong to find anything.

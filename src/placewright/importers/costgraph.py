@@ -1,6 +1,6 @@
 """TensorFlow's CostGraphDef, text or binary, without TensorFlow; the format of REGAL's released data too.
 
-Source: tensorflow/core/framework/cost_graph.proto.
+Source: tensorflow/core/framework/{cost_graph,tensor_shape,types}.proto.
 """
 
 from __future__ import annotations
@@ -8,51 +8,29 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 from placewright.graph import Graph
 from placewright.importers.builder import GraphBuilder
-from placewright.importers.protobuf_reader import BinaryReader, Field, Record, TextReader
-from placewright.support.errors import InputError, shown
+from placewright.support.errors import InputError, MissingExtraError, shown
 
-_SCHEMA = {
-    "CostGraphDef": {
-        1: Field(name="node", kind="Node", repeated=True),
-        2: Field(name="cost", kind="AggregatedCost", repeated=True),
-    },
-    "AggregatedCost": {1: Field(name="cost", kind="float"), 2: Field(name="dimension", kind="string")},
-    "Node": {
-        1: Field(name="name", kind="string"),
-        2: Field(name="device", kind="string"),
-        3: Field(name="id", kind="int32"),
-        4: Field(name="input_info", kind="InputInfo", repeated=True),
-        5: Field(name="output_info", kind="OutputInfo", repeated=True),
-        6: Field(name="temporary_memory_size", kind="int64"),
-        7: Field(name="is_final", kind="bool"),
-        8: Field(name="control_input", kind="int32", repeated=True),
-        9: Field(name="compute_cost", kind="int64"),
-        10: Field(name="host_temp_memory_size", kind="int64"),
-        11: Field(name="device_temp_memory_size", kind="int64"),
-        12: Field(name="persistent_memory_size", kind="int64"),
-        14: Field(name="compute_time", kind="int64"),
-        15: Field(name="memory_time", kind="int64"),
-        16: Field(name="device_persistent_memory_size", kind="int64"),
-        17: Field(name="inaccurate", kind="bool"),
-    },
-    "InputInfo": {1: Field(name="preceding_node", kind="int32"), 2: Field(name="preceding_port", kind="int32")},
-    "OutputInfo": {
-        1: Field(name="size", kind="int64"),
-        2: Field(name="alias_input_port", kind="int64"),
-        3: Field(name="shape", kind="TensorShapeProto"),
-        4: Field(name="dtype", kind="enum"),
-    },
-    "TensorShapeProto": {
-        2: Field(name="dim", kind="Dim", repeated=True),
-        3: Field(name="unknown_rank", kind="bool"),
-    },
-    "Dim": {1: Field(name="size", kind="int64"), 2: Field(name="name", kind="string")},
+#: The fields of each message, as .proto files state them.
+_MESSAGES = {
+    "CostGraphDef": "repeated Node node = 1; repeated AggregatedCost cost = 2",
+    "AggregatedCost": "float cost = 1; string dimension = 2",
+    "Node": "string name = 1; string device = 2; int32 id = 3; repeated InputInfo input_info = 4; "
+    "repeated OutputInfo output_info = 5; int64 temporary_memory_size = 6; bool is_final = 7; "
+    "repeated int32 control_input = 8; int64 compute_cost = 9; int64 host_temp_memory_size = 10; "
+    "int64 device_temp_memory_size = 11; int64 persistent_memory_size = 12; int64 compute_time = 14; "
+    "int64 memory_time = 15; int64 device_persistent_memory_size = 16; bool inaccurate = 17",
+    "InputInfo": "int32 preceding_node = 1; int32 preceding_port = 2",
+    "OutputInfo": "int64 size = 1; int64 alias_input_port = 2; TensorShapeProto shape = 3; DataType dtype = 4",
+    "TensorShapeProto": "repeated Dim dim = 2; bool unknown_rank = 3",
+    "Dim": "int64 size = 1; string name = 2",
 }
 #: TensorFlow's DataType in the order of its numbers, from 1. Quantised types have the width of plain ones.
-DATA_TYPES = {
+_DATA_TYPES = {
     "DT_FLOAT": "float32",
     "DT_DOUBLE": "float64",
     "DT_INT32": "int32",
@@ -76,15 +54,25 @@ DATA_TYPES = {
     "DT_VARIANT": "variant",
     "DT_UINT32": "uint32",
     "DT_UINT64": "uint64",
+    "DT_FLOAT8_E5M2": "float8_e5m2",
+    "DT_FLOAT8_E4M3FN": "float8_e4m3fn",
+    "DT_FLOAT8_E4M3FNUZ": "float8_e4m3fnuz",
+    "DT_FLOAT8_E4M3B11FNUZ": "float8_e4m3b11fnuz",
+    "DT_FLOAT8_E5M2FNUZ": "float8_e5m2fnuz",
+    "DT_INT4": "int4",
+    "DT_UINT4": "uint4",
+    "DT_INT2": "int2",
+    "DT_UINT2": "uint2",
 }
 
 
 def parse_costgraph(data: bytes, name: str) -> Graph:
     """One op per node, one tensor per output; compute_cost is taken as nanoseconds whatever its unit was.
 
-    Raises InputError naming the file and the line, byte or node.
+    Raises InputError naming the file and, where they are known, the line or the node; MissingExtraError without
+    protobuf.
     """
-    nodes: list[Record] = _read(data, name).get("node", [])
+    nodes = _read(data, name).node
     if not nodes:
         raise InputError(f"'{name}' holds no nodes, so it is no CostGraphDef")
     builder = GraphBuilder(name)
@@ -94,89 +82,126 @@ def parse_costgraph(data: bytes, name: str) -> Graph:
     return builder.build({"format": "costgraph", "source": name})
 
 
-def _read(data: bytes, name: str) -> Record:
+def _read(data: bytes, name: str) -> Any:
     """The message in whichever of the two encodings it stands: only the binary one has control characters."""
-    if re.search(rb"[\x00-\x08\x0e-\x1f]", data[:4096]):
-        return BinaryReader(data, _SCHEMA, name).read("CostGraphDef")
-    return TextReader(data.decode(errors="replace"), _SCHEMA, name).read("CostGraphDef")
+    try:
+        from google.protobuf import text_format
+        from google.protobuf.message import DecodeError
+    except ImportError as error:
+        raise MissingExtraError("protobuf", "costgraph", "reading a CostGraphDef") from error
+    message = _message_class()()
+    if not re.search(rb"[\x00-\x08\x0e-\x1f]", data[:4096]):
+        try:
+            return text_format.Parse(data.decode(errors="replace"), message)
+        except text_format.ParseError as error:
+            # What follows the column, and in most sentences a copy of the line in quotes.
+            problem = re.sub("^'.*': ", "", str(error).partition(" : ")[2]).rstrip(".")
+            raise InputError(f"'{name}', line {error.GetLine()}: {shown(problem)}") from error
+    try:
+        message.ParseFromString(data)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"'{name}' is no CostGraphDef, or it is cut off") from error
+    size = message.ByteSize()
+    message.DiscardUnknownFields()
+    if message.ByteSize() != size:
+        raise InputError(f"'{name}' has fields that a CostGraphDef has not, so this is another kind of file")
+    return message
 
 
-def _names(builder: GraphBuilder, nodes: Sequence[Record]) -> list[str]:
+@cache
+def _message_class() -> Any:
+    """The class of a CostGraphDef, made by protobuf of the fields above."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    entry = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="cost_graph.proto", syntax="proto3")
+    data_type = file.enum_type.add(name="DataType")
+    data_type.value.add(name="DT_INVALID", number=0)
+    for code, label in enumerate(_DATA_TYPES, start=1):
+        data_type.value.add(name=label, number=code)
+        data_type.value.add(name=f"{label}_REF", number=code + 100)
+    for title, fields in _MESSAGES.items():
+        message = file.message_type.add(name=title)
+        for text in fields.split("; "):
+            *repeated, kind, name, _, number = text.split()
+            field = message.field.add(name=name, number=int(number))
+            field.label = entry.LABEL_REPEATED if repeated else entry.LABEL_OPTIONAL
+            if kind in _MESSAGES or kind == "DataType":
+                field.type_name = kind
+            else:
+                field.type = entry.Type.Value(f"TYPE_{kind.upper()}")
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("CostGraphDef"))
+
+
+def _names(builder: GraphBuilder, nodes: Sequence[Any]) -> list[str]:
     """A name for each node; TensorFlow writes a `_SOURCE` and `_SINK` per partition, and repeats get their id added."""
-    names = [node.get("name", "") for node in nodes]
+    names = [node.name for node in nodes]
     times_used = Counter(names)
     if times_used[""]:
         raise InputError(f"'{builder.name}': node number {names.index('')} has no name")
     for name, times in times_used.items():
         if times > 1:
             builder.warn(f"{times} nodes are named '{shown(name)}'; each is called by its name and id")
-    return [
-        f"{name}#{node.get('id', 0)}" if times_used[name] > 1 else name for name, node in zip(names, nodes, strict=True)
-    ]
+    return [f"{node.name}#{node.id}" if times_used[node.name] > 1 else node.name for node in nodes]
 
 
-def _add_outputs(builder: GraphBuilder, node: Record, label: str) -> list[int]:
+def _add_outputs(builder: GraphBuilder, node: Any, label: str) -> list[int]:
     """Adds a tensor per output of the node and returns their indices; aliases are set once all tensors exist."""
     return [
         builder.add_tensor(
             f"{label}:{port}",
-            size_bytes=output.get("size", 0),
-            shape=_shape(output.get("shape", {"unknown_rank": True})),
-            dtype=_dtype(output.get("dtype", 0)),
-            is_output=node.get("is_final", False),
+            size_bytes=output.size,
+            shape=_shape(output.shape) if output.HasField("shape") else None,
+            dtype=_dtype(output.dtype),
+            is_output=node.is_final,
         )
-        for port, output in enumerate(node.get("output_info", []))
+        for port, output in enumerate(node.output_info)
     ]
 
 
-def _shape(shape: Record) -> tuple[int, ...] | None:
-    extents = tuple(dim.get("size", 0) for dim in shape.get("dim", []))
-    return None if shape.get("unknown_rank", False) or any(extent < 0 for extent in extents) else extents
+def _shape(shape: Any) -> tuple[int, ...] | None:
+    extents = tuple(dim.size for dim in shape.dim)
+    return None if shape.unknown_rank or any(extent < 0 for extent in extents) else extents
 
 
-def _dtype(code: int | str) -> str | None:
-    """dtype of a DataType by name or number; a reference (`_REF`, 100 more) has its target's."""
-    if isinstance(code, str):
-        return DATA_TYPES.get(code.removesuffix("_REF"))
-    dtypes = [None, *DATA_TYPES.values()]
+def _dtype(code: int) -> str | None:
+    """dtype of a DataType; a reference (`_REF`, 100 more) has its target's."""
+    dtypes = [None, *_DATA_TYPES.values()]
     return dtypes[code % 100] if code % 100 < len(dtypes) else None
 
 
-def _add_ops(
-    builder: GraphBuilder, nodes: Sequence[Record], names: Sequence[str], outputs: Sequence[list[int]]
-) -> None:
+def _add_ops(builder: GraphBuilder, nodes: Sequence[Any], names: Sequence[str], outputs: Sequence[list[int]]) -> None:
     """Adds an op per node, with its persistent memory as a parameter that it reads."""
     node_of_id = _index_by_id(builder.name, nodes, names)
     for index, (node, label) in enumerate(zip(nodes, names, strict=True)):
-        inputs = [_input(builder.name, label, entry, node_of_id, outputs) for entry in node.get("input_info", [])]
+        inputs = [_input(builder.name, label, entry, node_of_id, outputs) for entry in node.input_info]
         is_alias = _set_aliases(builder, node, inputs, outputs[index], label)
-        persistent = node.get("persistent_memory_size", 0) or node.get("device_persistent_memory_size", 0)
+        persistent = node.persistent_memory_size or node.device_persistent_memory_size
         if persistent:
             inputs.append(builder.add_tensor(f"{label}/persistent", size_bytes=persistent, role="parameter"))
-        temporary = node.get("temporary_memory_size", 0) or sum(
-            node.get(f"{place}_temp_memory_size", 0) for place in ("host", "device")
-        )
-        time_ns = node.get("compute_cost", 0)
+        temporary = node.temporary_memory_size or node.host_temp_memory_size + node.device_temp_memory_size
         builder.add_op(
             label,
-            "view" if is_alias and time_ns == temporary == persistent == 0 else "other",
+            "view" if is_alias and node.compute_cost == temporary == persistent == 0 else "other",
             inputs=inputs,
             outputs=outputs[index],
-            controls=[_node(builder.name, label, entry, node_of_id) for entry in node.get("control_input", [])],
-            attributes={"device": node["device"]} if node.get("device") else {},
+            controls=[_node(builder.name, label, entry, node_of_id) for entry in node.control_input],
+            attributes={"device": node.device} if node.device else {},
             module=".".join(label.split("/")[:-1]),
-            time_ns=time_ns,
+            time_ns=node.compute_cost,
             workspace_bytes=temporary,
         )
 
 
-def _index_by_id(graph_name: str, nodes: Sequence[Record], names: Sequence[str]) -> dict[int, int]:
+def _index_by_id(graph_name: str, nodes: Sequence[Any], names: Sequence[str]) -> dict[int, int]:
     node_of_id: dict[int, int] = {}
     for index, node in enumerate(nodes):
-        first = node_of_id.setdefault(node.get("id", 0), index)
+        first = node_of_id.setdefault(node.id, index)
         if first != index:
             both = f"'{shown(names[first])}' and '{shown(names[index])}'"
-            raise InputError(f"'{graph_name}': nodes {both} have the same id {node.get('id', 0)}")
+            raise InputError(f"'{graph_name}': nodes {both} have the same id {node.id}")
     return node_of_id
 
 
@@ -186,24 +211,22 @@ def _node(graph_name: str, label: str, wanted: int, node_of_id: dict[int, int]) 
     return node_of_id[wanted]
 
 
-def _input(graph_name: str, label: str, entry: Record, node_of_id: dict[int, int], outputs: Sequence[list[int]]) -> int:
+def _input(graph_name: str, label: str, entry: Any, node_of_id: dict[int, int], outputs: Sequence[list[int]]) -> int:
     """The tensor an input_info names."""
-    tensors = outputs[_node(graph_name, label, entry.get("preceding_node", 0), node_of_id)]
-    port = entry.get("preceding_port", 0)
+    tensors = outputs[_node(graph_name, label, entry.preceding_node, node_of_id)]
+    port: int = entry.preceding_port
     if not 0 <= port < len(tensors):
-        where = f"output {port} of node id {entry.get('preceding_node', 0)}"
+        where = f"output {port} of node id {entry.preceding_node}"
         raise InputError(f"'{graph_name}': node '{shown(label)}' reads {where}, which has {len(tensors)} outputs")
     return tensors[port]
 
 
-def _set_aliases(
-    builder: GraphBuilder, node: Record, inputs: Sequence[int], outputs: Sequence[int], label: str
-) -> bool:
+def _set_aliases(builder: GraphBuilder, node: Any, inputs: Sequence[int], outputs: Sequence[int], label: str) -> bool:
     """Makes outputs with an alias_input_port of 0 or more share that input's memory; True when all outputs do.
 
     A left out port means 0, as always in protocol buffers, which is no alias when the node has no inputs.
     """
-    ports = [output.get("alias_input_port", 0) for output in node.get("output_info", [])]
+    ports = [output.alias_input_port for output in node.output_info]
     for output, port in zip(outputs, ports, strict=True):
         if port > 0 and port >= len(inputs):
             raise InputError(
