@@ -8,7 +8,7 @@ import pytest
 from all_plans import simulated
 from training_steps import limited, training_step
 
-from placewright.lab.peers.cp_sat.rematerialization import ExactRuns, exact_rematerialization
+from placewright.lab.peers.cp_sat.rematerialization import ExactRuns
 from placewright.machine import Link
 from placewright.machines.host import HostMemory
 from placewright.problem import Problem
@@ -16,6 +16,9 @@ from placewright.problem.objective import Metrics
 from placewright.problem.streaming import streamable, with_weights_made
 from placewright.rematerialization.solve import core_search, in_order, records_of, with_reruns
 from placewright.search.run.result import measure
+
+pytest.importorskip("ortools")
+from exact_moves import exact_moves
 
 SHARES = (0.5, 0.25, 0.0)
 
@@ -29,8 +32,7 @@ def host_over(gb_per_s: float, there_ns: int = 0, back_ns: int = 0, memory_bytes
 
 
 def exactly(problem: Problem, host: HostMemory, runs_per_op: int = 2) -> ExactRuns:
-    pytest.importorskip("ortools")
-    exact = exact_rematerialization(problem, None, 60, host=host, runs_per_op=runs_per_op)
+    exact = exact_moves(problem, host, 60, runs_per_op)
     assert exact.is_proven
     return exact
 
@@ -97,18 +99,6 @@ def test_the_search_finds_the_optimum_with_moves_of_small_steps(seed: int) -> No
     assert search.best_objective == exact.time_ns
 
 
-def test_from_what_the_search_found_cp_sat_goes_on() -> None:
-    pytest.importorskip("ortools")
-    problem, host = limited(training_step(10, 3), 0.2), host_over(3)
-    search, _, _ = core_search(problem, 0, (), host)
-    search.advance(10)
-    exact = exact_rematerialization(problem, search.best(), 60, host=host)
-    assert exact.is_proven
-    assert exact.time_ns is not None
-    assert exact.time_ns <= search.best_objective
-    assert plan_of(problem, host, exact).step_time_ns == exact.time_ns
-
-
 def test_cp_sat_says_that_nothing_fits_beside_a_host() -> None:
     problem = replace(limited(training_step(0, 2), 0.5), memory_limits_bytes=(1,))
     exact = exactly(problem, host_over(1))
@@ -129,7 +119,6 @@ def test_cp_sat_says_that_nothing_fits_beside_a_host() -> None:
 def test_how_far_the_search_with_moves_is_off(
     seeds: range, memory_bytes: int | None, expected: dict[int, tuple[int, int]]
 ) -> None:
-    pytest.importorskip("ortools")
     off = {}
     for seed in seeds:
         problem = limited(training_step(seed, 8), (0.6, 0.4, 0.2, 0.0)[seed % 4])
@@ -143,7 +132,7 @@ def test_how_far_the_search_with_moves_is_off(
         host = replace(host, back=(faster,))
         search, _, _ = core_search(problem, 0, (), host)
         search.advance(2000)
-        exact = exact_rematerialization(problem, search.best(), 120, host=host, runs_per_op=3)
+        exact = exact_moves(problem, host, 120, 3, at_most=search.best_objective)
         assert exact.is_proven
         assert exact.time_ns is not None
         if search.best_objective != exact.time_ns:

@@ -80,7 +80,7 @@ def solve_model(
         complete_hint(formulation.model, limits.seconds, ended)
     if limits.seconds is not None:
         limits = replace(limits, seconds=max(0.01, limits.seconds - (time.perf_counter() - began)))
-    solver = _solver(limits, is_hinted)
+    solver = solver_within(limits, is_hinted)
     status, stopped = _solve(solver, formulation.model, ended, _Decoding(formulation, found))
     _take(found, on_solution, 0)
     bound = solver.best_objective_bound
@@ -169,7 +169,7 @@ def _take(found: SimpleQueue[Solution], on_solution: Callable[[Solution], None],
         return
 
 
-def _solver(limits: Limits, is_hinted: bool) -> CpSolver:
+def solver_within(limits: Limits, is_hinted: bool) -> CpSolver:
     solver = CpSolver()
     solver.parameters.random_seed = limits.seed % 2**31
     solver.parameters.num_workers = limits.workers
