@@ -15,10 +15,16 @@ import torch
 
 from placewright.lab.learning.algorithms.reinforce import StepBaseline
 from placewright.lab.learning.environments.first_come import FirstComeEnvironment
-from placewright.lab.learning.placers.message_network import Messages, NodePlacer, Relations
-from placewright.lab.learning.placers.node_visits import Episodes, Observer, unit_starts
 from placewright.lab.learning.placers.placement_policy import Likelihood
 from placewright.lab.learning.placers.placeto import Placeto, measured_after
+from placewright.lab.learning.placers.placeto_network import (
+    Episodes,
+    Messages,
+    NodePlacer,
+    Observer,
+    Relations,
+    unit_starts,
+)
 from placewright.support.errors import InputError
 
 

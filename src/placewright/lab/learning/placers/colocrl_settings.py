@@ -17,10 +17,30 @@ Updates: TypeAlias = Literal["asynchronous", "synchronous", "deterministic"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ColocRlSettings(NetworkPlacer):
+class SequencePlacement(NetworkPlacer):
+    """The groups are placed one after the other by ColocRL's attentional sequence-to-sequence network.
+
+    hidden: of the LSTMs; kind_width: of the embedding of an op's kind.
+    """
+
+    hidden: int = 64
+    kind_width: int = 16
+
+    def __post_init__(self) -> None:
+        check_sizes(self.samples, self.hidden)
+        check_noise(self.shared_noise)
+
+    def policy_of(self, task: Task) -> SequencePlacer:
+        from placewright.lab.learning.placers.sequence_network import sequence_placer
+
+        return sequence_placer(task, self.kind_width, self.hidden, self.shared_noise)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColocRlSettings(SequencePlacement):
     """Settings of ColocRL.
 
-    samples: the paper's K. hidden: of the LSTMs; kind_width: of the embedding of an op's kind.
+    samples: the paper's K.
     first_baseline, baseline_decay, cut_off: as in MovingBaseline; the paper begins at the failing signal, which costs
     the first forty steps. shared_noise: falls over the first 2,400 placements whatever the budget, as a checkpoint may
     go on under another; 0 as in the paper.
@@ -33,8 +53,6 @@ class ColocRlSettings(NetworkPlacer):
     """
 
     name: str = "colocrl"
-    hidden: int = 64
-    kind_width: int = 16
     first_baseline: float | None = None
     baseline_decay: float = 0.9
     cut_off: int = 200
@@ -46,8 +64,7 @@ class ColocRlSettings(NetworkPlacer):
     checkpoint: str | None = None
 
     def __post_init__(self) -> None:
-        check_sizes(self.samples, self.hidden)
-        check_noise(self.shared_noise)
+        super().__post_init__()
         if self.updates not in get_args(Updates):
             raise InputError(f"updates is '{shown(self.updates)}'; allowed are {', '.join(get_args(Updates))}")
         for name, least in (("controllers", 1), ("staleness", 0), ("workers", 0)):
@@ -77,8 +94,3 @@ class ColocRlSettings(NetworkPlacer):
 
     def learner(self, policy: PlacementPolicy) -> Learn:
         return self.reinforce(policy).learn
-
-    def policy_of(self, task: Task) -> SequencePlacer:
-        from placewright.lab.learning.placers.sequence_network import sequence_placer
-
-        return sequence_placer(task, self.kind_width, self.hidden, self.shared_noise)

@@ -16,15 +16,21 @@ Devices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomPlacement(LearnedPlacer):
-    """Each group on a device drawn from all that it may use, `batch` placements at a time."""
+class _Batches(LearnedPlacer):
+    """`batch` placements at a time."""
 
-    name: str = "random-placement"
     batch: int = 20
 
     def __post_init__(self) -> None:
         if self.batch < 1:
             raise InputError(f"a batch of {self.batch} placements must be at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomPlacement(_Batches):
+    """Each group on a device drawn from all that it may use, `batch` placements at a time."""
+
+    name: str = "random-placement"
 
     def proposals(self, task: Task) -> Proposals:
         random = np.random.default_rng(task.seed)
@@ -79,17 +85,12 @@ class EvolvedPlacement(LearnedPlacer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SharedNoisePlacement(LearnedPlacer):
+class SharedNoisePlacement(_Batches):
     """Each op on the device of the greatest noise, which it shares with ops that it exchanges tensors with: what HDP
     and GDP draw with, without their networks."""
 
     name: str = "shared-noise-placement"
     colocation: tuple[str, ...] = ()
-    batch: int = 20
-
-    def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise InputError(f"a batch of {self.batch} placements must be at least 1")
 
     def proposals(self, task: Task) -> Proposals:
         with torch_on_one_thread(self.name):

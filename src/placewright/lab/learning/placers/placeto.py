@@ -48,9 +48,8 @@ class Placeto(LearnedPlacer):
     def proposals(self, task: Task) -> Proposals:
         with torch_on_one_thread(self.name):
             from placewright.lab.learning.algorithms.reinforce import StepBaseline
-            from placewright.lab.learning.placers.message_network import NodePlacer
-            from placewright.lab.learning.placers.node_visits import Episodes, Observer, unit_starts
             from placewright.lab.learning.placers.placement_policy import seeded
+            from placewright.lab.learning.placers.placeto_network import Episodes, NodePlacer, Observer, unit_starts
 
             observer, count = Observer(task), task.units.count
             policy, generator = seeded(
