@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
+from decoder_graphs import DECODERS, decoder_step
 
-from placewright.lab.datasets.fused.decoder import DECODERS, decoder_step
 from placewright.memory_levels.chips import load_chip
 from placewright.memory_levels.compilers import COMPILERS
 from placewright.memory_levels.lowering import make_memory_problem

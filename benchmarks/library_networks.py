@@ -22,12 +22,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 
+from library_captures import Capture, Captures, capture_missing
+from library_listing import LIBRARIES, all_listed
+from library_parts import split
+
 from placewright.graph import Graph
 from placewright.importers.graph_set import SUFFIX, read_graph_set, write_graph_set
 from placewright.lab.datasets.headroom import has_room
-from placewright.lab.datasets.libraries.captures import Capture, Captures, capture_missing, topology_of
-from placewright.lab.datasets.libraries.listing import LIBRARIES, all_listed
-from placewright.lab.datasets.libraries.parts import split
+from placewright.lab.datasets.split import topology_of
 from placewright.lab.datasets.zoo.capture import DEVICE, OPTIMIZER
 from placewright.support.files import make_folder, write_atomically
 

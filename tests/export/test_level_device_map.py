@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +14,14 @@ import pytest
 import placewright
 from placewright import cli
 from placewright.export.device_map import level_device_map
-from placewright.lab.datasets.fused.decoder import Decoder, decoder_step
 from placewright.lab.datasets.zoo.libraries import import_torchvision
 from placewright.memory_levels.chip import Chip, MemoryLevel
 from placewright.memory_levels.chips import load_chip
 from placewright.memory_levels.record import MemoryMap
 from placewright.support.errors import InputError
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from decoder_graphs import Decoder, decoder_step
 
 TINY = Decoder(layers=2, hidden=32, heads=4, key_heads=2, inner=64, vocabulary=96, source="a test")
 

@@ -1,14 +1,18 @@
 """Fused networks have the ops, weights and products of the networks they stand for."""
 
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from placewright.importers import load_graph
-from placewright.lab.datasets.fused.decoder import DECODERS, decoder_step
 from placewright.lab.datasets.fused.networks import FUSED, fused_network
 from placewright.memory_levels.work import work_of
 from placewright.support.errors import InputError
+
+sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
+from decoder_graphs import DECODERS, decoder_step
 
 
 @pytest.mark.parametrize(

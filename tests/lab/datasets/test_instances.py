@@ -14,8 +14,7 @@ from placewright.graph import Graph
 from placewright.importers.graph_set import GraphSet, read_graph_set
 from placewright.lab.bench.suite import Suite, read_suite
 from placewright.lab.datasets.fused.networks import FUSED, fused_network
-from placewright.lab.datasets.libraries.captures import topology_of
-from placewright.lab.datasets.split import in_degrees
+from placewright.lab.datasets.split import in_degrees, topology_of
 from placewright.lab.datasets.synthetic import is_interesting, random_graph
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"

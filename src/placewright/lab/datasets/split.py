@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,6 +29,11 @@ def in_degrees(graph: Graph) -> tuple[int, ...]:
     return tuple(
         sorted(sum(graph.producer_of[tensor] >= 0 for tensor in set(op.inputs)) + len(op.controls) for op in graph.ops)
     )
+
+
+def topology_of(graph: Graph) -> str:
+    """Digest of the in-degree sequence."""
+    return hashlib.sha256(json.dumps(in_degrees(graph)).encode()).hexdigest()[:16]
 
 
 def one_per_topology(graphs: Sequence[Graph]) -> list[Graph]:

@@ -1,7 +1,8 @@
 """One step of a decoder of the Llama family (Touvron et al. 2023): the next token of each sequence of a batch.
 
 Weights, and the cache of keys and values of earlier tokens, are bfloat16; both are read whole for every token. Modules
-have the names that transformers gives them, so that a map of the weights holds for its models.
+have the names that transformers gives them, so that a map of the weights holds for its models. `decoder_offload.py`
+imports this.
 """
 
 from __future__ import annotations

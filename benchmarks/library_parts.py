@@ -1,4 +1,7 @@
-"""Train, valid and test of which no network, family or topology is in two."""
+"""Train, valid and test of which no network, family or topology is in two.
+
+`library_networks.py` imports this.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
-from placewright.lab.datasets.libraries.captures import Capture
+from library_captures import Capture
 
 #: A family with more graphs is learned from: as a part to measure on it would be most of it.
 _LARGEST_MEASURED = 24

@@ -1,9 +1,10 @@
-"""Captures of many networks that outlive whatever ends them: one file a graph, one line a capture."""
+"""Captures of many networks that outlive whatever ends them: one file a graph, one line a capture.
+
+`library_networks.py` and `library_parts.py` import this.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import resource
 import signal
@@ -15,15 +16,17 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from library_listing import Listed, network_of
+from library_process import add_row, read_rows
+
 from placewright.graph import Graph
 from placewright.importers.graph_set import SUFFIX, read_graph_set, write_graph_set
-from placewright.lab.datasets.libraries.listing import Listed, network_of
-from placewright.lab.datasets.split import in_degrees
+from placewright.lab.datasets.split import topology_of
 from placewright.lab.datasets.zoo.capture import DEVICE, OPTIMIZER
 from placewright.lab.datasets.zoo.network import Mode
 from placewright.lab.datasets.zoo.pool import DIED, Captured, CapturingProcess, Task, capture
-from placewright.support.errors import InputError, shown
-from placewright.support.files import locked_folder, make_folder, read_bytes
+from placewright.support.errors import InputError
+from placewright.support.files import locked_folder, make_folder
 
 _LOG, _GRAPHS = "captures.jsonl", "graphs"
 MODES: tuple[Mode, ...] = ("inference", "training")
@@ -67,7 +70,7 @@ class Captures:
     def __init__(self, folder: Path) -> None:
         make_folder(folder / _GRAPHS)
         self._folder = folder
-        self.done = _read_log(folder / _LOG)
+        self.done = {each.name: each for each in (Capture(**row) for row in read_rows(folder / _LOG))}
         self._first = {each.topology: each.name for each in self.done.values() if each.is_kept}
 
     def kept(self) -> list[Capture]:
@@ -96,7 +99,8 @@ class Captures:
         if capture.is_kept and graph is not None:
             write_graph_set(self._path(capture.name), [graph], {"device": DEVICE, "optimizer": OPTIMIZER})
             self._first[topology] = capture.name
-        self._log(capture)
+        add_row(self._folder / _LOG, asdict(capture))
+        self.done[capture.name] = capture
         return capture
 
     def skip(self, listed: Listed, mode: Mode, reason: str) -> Capture:
@@ -104,18 +108,6 @@ class Captures:
 
     def _path(self, name: str) -> Path:
         return self._folder / _GRAPHS / f"{name}{SUFFIX}"
-
-    def _log(self, capture: Capture) -> None:
-        with (self._folder / _LOG).open("ab+") as file:
-            file.seek(0)
-            file.truncate(file.read().rfind(b"\n") + 1)  # what a kill left of a line
-            file.write(json.dumps(asdict(capture)).encode() + b"\n")
-        self.done[capture.name] = capture
-
-
-def topology_of(graph: Graph) -> str:
-    """Digest of the in-degree sequence, by which the paper tells topologies apart."""
-    return hashlib.sha256(json.dumps(in_degrees(graph)).encode()).hexdigest()[:16]
 
 
 def capture_missing(
@@ -203,16 +195,3 @@ def _given_up_after(seconds: int) -> Iterator[None]:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-
-
-def _read_log(path: Path) -> dict[str, Capture]:
-    """By name; a last line that a kill cut short is passed over. Raises InputError for lines that are no captures."""
-    found: dict[str, Capture] = {}
-    lines = read_bytes(path).split(b"\n") if path.exists() else []
-    for number, line in enumerate(lines[:-1], start=1):
-        try:
-            capture = Capture(**json.loads(line))
-        except (ValueError, TypeError) as error:
-            raise InputError(f"'{shown(path)}', line {number} is no capture") from error
-        found[capture.name] = capture
-    return found

@@ -1,4 +1,7 @@
-"""Any network as one that can be captured: what it returns is tensors, in training one loss of them all."""
+"""Any network as one that can be captured: what it returns is tensors, in training one loss of them all.
+
+`library_listing.py` and `library_transformers.py` import this.
+"""
 
 from __future__ import annotations
 

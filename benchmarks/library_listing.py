@@ -1,4 +1,7 @@
-"""Which networks the libraries have, and how one of them is built: by name, so that another process can build it."""
+"""Which networks the libraries have, and how one of them is built: by name, so that another process can build it.
+
+`library_captures.py` and `library_networks.py` import this.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from placewright.lab.datasets.libraries import transformers_networks
+import library_transformers
+
 from placewright.lab.datasets.zoo.libraries import built_module, check_library, import_torchvision
 from placewright.lab.datasets.zoo.network import Network
 
@@ -75,7 +79,7 @@ def _timm_names() -> Iterator[tuple[str, str]]:
 
 
 def _timm(name: str) -> Built:
-    from placewright.lab.datasets.libraries.outputs import Whole
+    from library_outputs import Whole
 
     model = built_module("timm", name, {})
     return Whole(model), (_zeros(_IMAGES, *model.pretrained_cfg.get("input_size", _IMAGE)),)
@@ -93,9 +97,8 @@ def _pytorchcv_names() -> Iterator[tuple[str, str]]:
 
 def _pytorchcv(name: str) -> Built:
     import_torchvision()
+    from library_outputs import Whole
     from pytorchcv import model_provider
-
-    from placewright.lab.datasets.libraries.outputs import Whole
 
     model = model_provider._models[name]()
     channels, size = getattr(model, "in_channels", _IMAGE[0]), getattr(model, "in_size", _IMAGE[1:])
@@ -114,9 +117,9 @@ def _torchvision_names() -> Iterator[tuple[str, str]]:
 
 def _torchvision(name: str) -> Built:
     import_torchvision()
+    from library_outputs import Whole
     from torchvision import models
 
-    from placewright.lab.datasets.libraries.outputs import Whole
     from placewright.lab.datasets.zoo.objectives import Detector
 
     module = models.get_model_builder(name).__module__
@@ -142,7 +145,7 @@ def _geometric_names() -> Iterator[tuple[str, str]]:
 
 
 def _geometric(name: str) -> Built:
-    from placewright.lab.datasets.libraries.outputs import Whole
+    from library_outputs import Whole
 
     kind, depth, jump, norm = name.split("-")
     loops = {"add_self_loops": False} if kind in ("GCN", "GAT") else {}
@@ -180,6 +183,6 @@ LIBRARIES = {
     "timm": _Source(names=_timm_names, build=_timm, reads_values=True),
     "pytorchcv": _Source(names=_pytorchcv_names, build=_pytorchcv),
     "torchvision": _Source(names=_torchvision_names, build=_torchvision),
-    "transformers": _Source(names=transformers_networks.names, build=transformers_networks.build),
+    "transformers": _Source(names=library_transformers.names, build=library_transformers.build),
     "torch_geometric": _Source(names=_geometric_names, build=_geometric, reads_values=True),
 }

@@ -1,4 +1,7 @@
-"""Networks of transformers, made from the defaults of their configurations, with fewer layers."""
+"""Networks of transformers, made from the defaults of their configurations, with fewer layers.
+
+`library_listing.py` imports this.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +54,7 @@ def names() -> Iterator[tuple[str, str]]:
 def build(name: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
     """Under fake tensors nothing of it takes memory."""
     import transformers
-
-    from placewright.lab.datasets.libraries.outputs import Whole
+    from library_outputs import Whole
 
     kind, _, depth = name.rpartition("-")
     make = getattr(transformers, _classes()[kind])

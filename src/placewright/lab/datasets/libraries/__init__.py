@@ -1,1 +1,0 @@
-"""Networks of libraries by the hundred: listed by name, captured one by one, split by family."""
