@@ -30,12 +30,12 @@ from functools import partial
 from pathlib import Path
 
 from captured_steps import captured_step
+from exact_reruns import exact_rematerialization
 
 import placewright
 from placewright.graph import Graph
 from placewright.lab.datasets.zoo.capture import built
 from placewright.lab.datasets.zoo.catalogue import all_networks
-from placewright.lab.peers.cp_sat.rematerialization import exact_rematerialization
 from placewright.machines import load_machine
 from placewright.problem import make_problem
 from placewright.rematerialization.solve import core_search, in_order, rerun_evaluations

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, pairwise
+from pathlib import Path
 
 import numpy as np
 from ortools.sat.python.cp_model import CpModel
 
 from placewright.bounds import moved_time
-from placewright.lab.peers.cp_sat.rematerialization import ALL_KEPT, ExactRuns, RerunModel, Run, Runs
 from placewright.lab.peers.cp_sat.structure import Expression, Value
 from placewright.machines.host import HostMemory
 from placewright.problem import Problem
 from placewright.problem.pieces import Pieces
 from placewright.problem.running_again import may_move
 from placewright.problem.streaming import streamable, with_weights_made
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+from exact_reruns import ALL_KEPT, ExactRuns, RerunModel, Run, Runs
 
 
 def exact_moves(

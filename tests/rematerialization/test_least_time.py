@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,13 +14,15 @@ from hypothesis import strategies as st
 from training_steps import limited, training_step
 
 import placewright._core as _core
-from placewright.lab.peers.cp_sat.rematerialization import Runs, exact_rematerialization
 from placewright.problem import Problem
 from placewright.problem.running_again import again_before
 from placewright.rematerialization.solve import records_of, rematerialize, with_reruns
 from placewright.search.constructive.one_device import INPUT_ORDER
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from exact_reruns import Runs, exact_rematerialization
 
 
 @st.composite

@@ -23,6 +23,7 @@ PARTS = {
     "decoder_graphs",
     "egrl_figures",
     "egrl_transfer",
+    "exact_reruns",
     "halving",
     "large_graphs",
     "library_builders",

@@ -8,7 +8,6 @@ import pytest
 from all_plans import simulated
 from training_steps import limited, training_step
 
-from placewright.lab.peers.cp_sat.rematerialization import ExactRuns
 from placewright.machine import Link
 from placewright.machines.host import HostMemory
 from placewright.problem import Problem
@@ -19,6 +18,7 @@ from placewright.search.run.result import measure
 
 pytest.importorskip("ortools")
 from exact_moves import exact_moves
+from exact_reruns import ExactRuns
 
 SHARES = (0.5, 0.25, 0.0)
 

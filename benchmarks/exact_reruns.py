@@ -1,4 +1,7 @@
-"""Which ops run again under a memory limit, to the optimum: a model after Moccasin (Bartan et al. 2023)."""
+"""Which ops run again under a memory limit, to the optimum: a model after Moccasin (Bartan et al. 2023) for CP-SAT.
+
+`fit.py` imports this.
+"""
 
 from __future__ import annotations
 
