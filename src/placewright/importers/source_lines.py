@@ -20,12 +20,6 @@ def source_of_frames(trace: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def is_model_code(file: str) -> bool:
-    """Whether a file belongs to neither PyTorch nor placewright."""
-    return file[:1] != "<" and not without_directory(file).startswith(("torch/", "placewright/"))
-
-
-@lru_cache(maxsize=4096)
 def innermost_frame(trace: str) -> str:
     """The deepest frame outside PyTorch and placewright; the deepest inside PyTorch when there is no other."""
     frames = [(without_directory(file), line) for file, line in _FRAME.findall(trace)]

@@ -15,11 +15,6 @@ from placewright.support.fields import Fields, placing, required
 from placewright.support.files import read_text
 
 
-def list_chips() -> tuple[Chip, ...]:
-    """Every preset, in the order of chips.toml."""
-    return tuple(_presets().values())
-
-
 def load_chip(name: str | Path) -> Chip:
     """The chip of a preset's name, or of a TOML file.
 

@@ -12,11 +12,9 @@ from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placewright.memory_levels.problem import MemoryProblem
 
-Floats = NDArray[np.float64]
 #: Of an op with more configurations only the times of its ports bound its time, which is weaker.
 _MAX_CONFIGURATIONS = 729
 _MIB = 2.0**20
