@@ -7,6 +7,7 @@ from typing import Any, cast
 from placewright.machine import Device, LaunchMode, Link, Machine, TransferModel
 from placewright.support.errors import InputError, shown
 from placewright.support.fields import Fields, is_integer, is_number, placing, required
+from placewright.support.records import document_of
 
 
 def machine_to_json(machine: Machine) -> dict[str, Any]:
@@ -15,7 +16,7 @@ def machine_to_json(machine: Machine) -> dict[str, Any]:
         "name": machine.name,
         "transfer_model": machine.transfer_model,
         "launch": machine.launch,
-        "devices": [_device_to_json(device) for device in machine.devices],
+        "devices": [document_of(device, {}) for device in machine.devices],
         "link_bandwidth_bytes_per_s": [[link.bandwidth_bytes_per_s for link in row] for row in machine.links],
         "link_latency_ns": [[link.latency_ns for link in row] for row in machine.links],
     }
@@ -40,21 +41,6 @@ def machine_from_json(data: object) -> Machine:
         transfer_model=cast(TransferModel, transfer_model),
         launch=cast(LaunchMode, launch),
     )
-
-
-def _device_to_json(device: Device) -> dict[str, Any]:
-    return {
-        "name": device.name,
-        "kind": device.kind,
-        "memory_bytes": device.memory_bytes,
-        "peak_flops_per_s": dict(device.peak_flops_per_s),
-        "memory_bandwidth_bytes_per_s": device.memory_bandwidth_bytes_per_s,
-        "launch_overhead_ns": device.launch_overhead_ns,
-        "kernel_gap_ns": device.kernel_gap_ns,
-        "launches_itself": device.launches_itself,
-        "compute_efficiency": device.compute_efficiency,
-        "bandwidth_efficiency": device.bandwidth_efficiency,
-    }
 
 
 def _device_from_json(table: object, place: str) -> Device:
