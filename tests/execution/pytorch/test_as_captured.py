@@ -33,13 +33,6 @@ def returned_twice(module: Any, value: torch.Tensor) -> Any:
     return module.last, {"again": module.last, "weight": module.linear.weight}
 
 
-def forces(module: Any, value: torch.Tensor) -> Any:
-    with torch.enable_grad():
-        place = value.detach().requires_grad_()
-        energy = module.linear(place).tanh().sum()
-        return energy, torch.autograd.grad(energy, place)[0]
-
-
 def in_halves(module: Any, value: torch.Tensor) -> Any:
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.half(), lambda tensor: tensor.float()):
         return module.linear(value).tanh()
@@ -51,27 +44,17 @@ def asking(module: Any, value: torch.Tensor) -> Any:
     return result * (1 + sum(2**place for place, answer in enumerate(answers) if answer))
 
 
-def differentiated(module: Any, value: torch.Tensor) -> Any:
-    return torch.func.grad(lambda rows: module.linear(rows).tanh().sum())(value)
-
-
 FUNCTIONS: dict[str, Callable[[Any, torch.Tensor], Any]] = {
     "enable_grad": with_gradients,
     "enable_grad, returned twice": returned_twice,
-    "grad in forward": forces,
     "saved_tensors_hooks": in_halves,
     "questions": asking,
-    "vmap": lambda module, value: torch.vmap(lambda row: module.linear(row).tanh() * row.sum())(value),
-    "grad of a function": differentiated,
-    "jacrev": lambda module, value: torch.func.jacrev(lambda row: module.linear(row).tanh())(value[0]),
-    "jvp": lambda module, value: torch.func.jvp(lambda rows: module.linear(rows).tanh(), (value,), (value,))[1],
 }
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_gradients_in_forward_are_those_of_eager(name: str) -> None:
-    # Taken in forward, the gradient frees what a training step would need.
-    for training in (False,) if name == "grad in forward" else (False, True):
+    for training in (False, True):
         assert differences_from_eager(lambda: Wrapped(FUNCTIONS[name]), training=training, **ONE) == []
 
 

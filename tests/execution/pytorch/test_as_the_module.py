@@ -6,17 +6,14 @@ wrong: by being made, by the first call beside eager's, or by running ops elsewh
 
 import copy
 import pickle
-import random
 import re
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
 from torch_modules import QUICK, Wrapped, batch, differences_from_eager
 
 import placewright
@@ -37,27 +34,6 @@ Then = Callable[..., Any]
 class Box:
     def __init__(self) -> None:
         self.rows = torch.zeros(4, 16)
-
-
-def averaged(module: Any, y: torch.Tensor) -> torch.Tensor:
-    module.averages["y"].mul_(0.9).add_(y.detach().mean(0), alpha=0.1)
-    return y - module.averages["y"]
-
-
-def counted_in_a_list(module: Any, y: torch.Tensor) -> torch.Tensor:
-    module.many[1].mul_(2)
-    return y * module.many[0] + module.many[1]
-
-
-def written_in_an_object(module: Any, y: torch.Tensor) -> torch.Tensor:
-    module.box.rows[1].add_(y[0].detach())
-    return y + module.box.rows.sum(0)
-
-
-def echoed(module: Any, y: torch.Tensor) -> torch.Tensor:
-    y = y + module.last
-    module.last = y.detach() * 0.5
-    return y
 
 
 def counting(module: Any, y: torch.Tensor) -> torch.Tensor:
@@ -87,17 +63,10 @@ class CountingFirst(Wrapped):
 
 
 HELD: dict[str, Callable[[], nn.Module]] = {
-    "dictionary": lambda: Wrapped(averaged, averages={"y": torch.zeros(16)}),
-    "list": lambda: Wrapped(counted_in_a_list, many=[torch.ones(16), torch.full((16,), 2.0)]),
-    "object": lambda: Wrapped(written_in_an_object, box=Box()),
-    "replaced": lambda: Wrapped(echoed, last=torch.zeros(8, 16)),
-    "counted": lambda: Wrapped(counting, count=0, seen=[]),
     "frozen": lambda: Wrapped(freezing),
     "between graphs": lambda: Wrapped(counting_before_a_break, count=0, seen=[]),
     "before all graphs": lambda: CountingFirst(counting, count=0),
     "turned in place": lambda: Wrapped(lambda module, y: y + module.box.rows.t_().sum(), box=Box()),
-    "Python's generator": lambda: Wrapped(lambda module, y: y * random.random()),
-    "NumPy's generator": lambda: Wrapped(lambda module, y: y * float(np.random.rand())),
     "seeded": lambda: Wrapped(lambda module, y: (torch.manual_seed(3), functional.dropout(y, 0.5))[1]),
 }
 
@@ -106,41 +75,6 @@ HELD: dict[str, Callable[[], nn.Module]] = {
 def test_state_is_that_of_eager_and_planning_changes_none(name: str) -> None:
     for training in (False, True):
         assert differences_from_eager(HELD[name], training=training) == []
-
-
-def logged() -> tuple[Callable[[], Any], Then]:
-    log: list[int] = []
-
-    def then(module: Any, y: Any) -> Any:
-        log.append(1)
-        return y * 2
-
-    return lambda: log, then
-
-
-def added_to() -> tuple[Callable[[], Any], Then]:
-    held = torch.zeros(16)
-    return lambda: held.tolist(), lambda module, y: (y + held, held.add_(1))[0]
-
-
-def drawn_by_torch() -> tuple[Callable[[], Any], Then]:
-    generator = torch.Generator().manual_seed(3)
-    return lambda: generator.get_state().tolist(), lambda module, y: y + torch.rand(y.shape, generator=generator)
-
-
-@pytest.mark.parametrize("make", [logged, added_to, drawn_by_torch])
-def test_what_a_closure_holds_changes_as_often_as_in_eager(make: Callable[[], tuple[Callable[[], Any], Then]]) -> None:
-    found = []
-    for planned in (False, True):
-        torch.manual_seed(0)
-        state, then = make()
-        before = copy.deepcopy(state())
-        model = Wrapped(then).eval()
-        with torch.no_grad():
-            call = placewright.compile(model, batch(), **QUICK) if planned else model
-            assert state() == before, "neither capture nor timing changes it"
-            found.append([*(call(batch(seed)).tolist() for seed in range(3)), state()])
-    assert found[0] == found[1]
 
 
 @torch.library.custom_op("placewright_tests::adds_one", mutates_args=())  # type: ignore[untyped-decorator]
@@ -177,34 +111,6 @@ def test_what_is_computed_otherwise_when_it_is_captured_is_refused_and_nothing_i
 # Gradients.
 
 
-class Straight(torch.autograd.Function):
-    """With a backward of its own, which asks for whom it is."""
-
-    @staticmethod
-    def forward(ctx: Any, value: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(value)
-        return (value * 16).round() / (16 if ctx.needs_input_grad[0] else 8)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
-        (value,) = ctx.saved_tensors
-        return gradient * (value.abs() < 0.5)
-
-
-class Dirty(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, value: torch.Tensor) -> torch.Tensor:
-        value.mul_(2)
-        ctx.mark_dirty(value)
-        ctx.save_for_backward(value)
-        return value
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
-        (value,) = ctx.saved_tensors
-        return gradient * value
-
-
 def half_frozen() -> nn.Module:
     model = nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16), nn.Dropout(0.5))
     model[1].register_forward_pre_hook(lambda module, _: module.eval() and None)
@@ -212,16 +118,6 @@ def half_frozen() -> nn.Module:
 
 
 TRAINED: dict[str, Callable[[], nn.Module]] = {
-    "own backward": lambda: Wrapped(lambda module, y: Straight.apply(y)),
-    "own function in place": lambda: Wrapped(lambda module, y: Dirty.apply(y * 1)),
-    "checkpoint with dropout": lambda: Wrapped(
-        lambda module, y: checkpoint(lambda v: functional.dropout(v.tanh(), 0.2), y, use_reentrant=False)
-    ),
-    "reentrant checkpoint": lambda: Wrapped(
-        lambda module, y: checkpoint(lambda v: v.tanh() * v, y, use_reentrant=True)
-    ),
-    "weight normalization": lambda: nn.Sequential(nn.utils.weight_norm(nn.Linear(16, 16)), nn.Tanh()),
-    "parametrization": lambda: nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(16, 16)), nn.Tanh()),
     "part without gradients": lambda: Wrapped(lambda module, y: y * y.detach().abs()),
     "frozen statistics": half_frozen,
 }
@@ -231,21 +127,6 @@ TRAINED: dict[str, Callable[[], nn.Module]] = {
 @pytest.mark.filterwarnings("ignore:.*weight_norm.*", "ignore:.*requires_grad=True.*")
 def test_gradients_are_those_of_the_module(name: str) -> None:
     assert differences_from_eager(TRAINED[name], training=True) == []
-
-
-class Recurrent(nn.Module):
-    def __init__(self, kind: Any, **options: Any) -> None:
-        super().__init__()
-        self.layer = kind(16, 8, 3, dropout=0.3, **options)
-
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        return self.layer(value[:, None].expand(-1, 3, -1))[0]
-
-
-@pytest.mark.parametrize(("kind", "options"), [(nn.LSTM, {}), (nn.GRU, {"batch_first": True, "bidirectional": True})])
-def test_recurrent_layers_drop_between_their_layers(kind: Any, options: dict[str, Any]) -> None:
-    # PyTorch computes their gradients with a kernel of all layers, so that last bits differ.
-    assert differences_from_eager(lambda: Recurrent(kind, **options), training=True, tolerance=1e-6) == []
 
 
 def test_arguments_that_want_gradients_get_them_also_where_one_is_passed_twice() -> None:

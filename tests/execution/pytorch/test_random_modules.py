@@ -19,6 +19,25 @@ OTHERWISE = {
     21: "last bits of an LSTM",
     24: "torch.autograd.grad in the forward of a training step, whose refusal leaves random numbers drawn",
 }
+#: A training with each of some kinds, most of which stand in no module of the first seeds.
+CHOSEN = {
+    "autograd function": 1156,
+    "autograd function in place": 345,
+    "checkpoint": 514,
+    "reentrant checkpoint": 531,
+    "weight normalization": 3917,
+    "spectral normalization": 933,
+    "frozen statistics": 164,
+    "LSTM of two layers with dropout": 788,
+    "GRU in both directions": 292,
+    "enable_grad and autograd.grad": 598,
+    "saved_tensors_hooks": 251,
+    "vmap": 958,
+    "func.grad": 793,
+    "jacrev": 595,
+    "jvp": 651,
+    "list of a tensor that is written to": 754,
+}
 #: Of a test of the backend, which captures most modules at every step anew.
 FEW = 5
 
@@ -43,6 +62,12 @@ def check(first: int, many: int = MANY, differing: Callable[[Case], list[str]] =
 @pytest.mark.parametrize("first", range(0, 2 * MANY, MANY))
 def test_random_modules_run_as_in_eager(first: int) -> None:
     check(first)
+
+
+@pytest.mark.parametrize("kind", CHOSEN)
+def test_a_training_with_each_of_some_kinds_is_that_of_eager(kind: str) -> None:
+    with quickly():
+        assert run(Case(CHOSEN[kind])) == []
 
 
 @pytest.mark.long
