@@ -131,16 +131,6 @@ def test_plan_report_and_trace_are_written(placewright: Placewright, model: Path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["p.json.gz", "r.html", "t.json.gz", "towers.json"]
 
 
-def test_equal_seeds_give_equal_plans_for_any_number_of_threads(
-    placewright: Placewright, model: Path, tmp_path: Path
-) -> None:
-    for threads in ("1", "2"):
-        options = ["--evaluations", "300", "--threads", threads, "-o", tmp_path / threads]
-        assert placewright("plan", model, "-d", "2xp100", *options).code == 0
-    one, two = load(tmp_path / "1"), load(tmp_path / "2")
-    assert (one.ops, one.transfers, one.metrics) == (two.ops, two.transfers, two.metrics)
-
-
 def test_pins_forbids_and_colocations_are_kept(placewright: Placewright, model: Path, tmp_path: Path) -> None:
     rules = ["--pin", "op0=gpu1", "--forbid", "op1=1", "--colocate", "op28,op29"]
     assert placewright("plan", model, "-d", "2xp100", *rules, "-o", tmp_path / "p.json").code == 0

@@ -139,13 +139,6 @@ def test_no_plan_is_below_what_is_proven(case: Case) -> None:
         assert case.host.memory_bytes is None or metrics.peak_bytes[1] <= case.host.memory_bytes
 
 
-@given(case=cases())
-def test_a_plan_file_keeps_moves(case: Case, tmp_path_factory: pytest.TempPathFactory) -> None:
-    plan, path = plan_of(case), tmp_path_factory.mktemp("plan") / "plan.json"
-    write_plan(plan, path)
-    assert read_plan(path) == plan
-
-
 @given(cases())
 def test_a_search_gives_the_same_moves_again(case: Case) -> None:
     first, second = found(case), found(case)

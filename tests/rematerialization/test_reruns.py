@@ -103,13 +103,6 @@ def test_a_search_that_pauses_goes_where_it_would_have(problem: Problem) -> None
     assert [array.tolist() for array in whole.best()] == [array.tolist() for array in halves.best()]
 
 
-@given(problem=tight_problems())
-def test_a_plan_file_keeps_reruns(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> None:
-    plan, path = planned(problem), tmp_path_factory.mktemp("plan") / "plan.json"
-    write_plan(plan, path)
-    assert read_plan(path) == plan
-
-
 def chain() -> Graph:
     """a -> b -> c, and d reads a and c: all of 10 bytes but d's result, of 1."""
     names = ["x", "a", "b", "c", "d"]

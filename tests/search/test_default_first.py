@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import count, pairwise
 
-import numpy as np
 import pytest
 
 from placewright.importers import load_graph
@@ -103,13 +102,6 @@ def test_the_second_search_starts_from_the_best_so_far(inception: Problem, monke
     assert second_starts == [best.solution, *first_starts[:3]]
 
 
-def test_the_plan_of_a_budget_does_not_depend_on_the_threads(inception: Problem) -> None:
-    one, two = solve(inception, 8000), solve(inception, 8000, threads=2)
-    assert np.array_equal(one.solution.device_of, two.solution.device_of)
-    assert np.array_equal(one.solution.order, two.solution.order)
-    assert one.evaluations == two.evaluations
-
-
 def test_seeds_lead_elsewhere(inception: Problem) -> None:
     plans = {solve(inception, 6000, seed).metrics.step_time_ns for seed in range(4)}
     assert len(plans) > 1
@@ -125,13 +117,6 @@ def test_both_searches_report_their_progress_as_one(inception: Problem) -> None:
     assert search[0].evaluations > sum(baseline.evaluations for baseline in result.baselines)
     assert search[-1].evaluations == result.evaluations == 2 * DEFAULT
     assert search[-1].best == result.metrics.step_time_ns
-
-
-def test_an_interrupt_ends_the_search(inception: Problem) -> None:
-    looks = iter(range(10**9))
-    result = Auto().solve(inception, SearchRun(Budget(evaluations=100_000), interrupted=lambda: next(looks) > 150))
-    assert result.stopped_because == "interrupted"
-    assert result.evaluations < 100_000
 
 
 def test_all_evaluations_there_are_without_a_time_limit_go_on_until_the_interrupt(inception: Problem) -> None:

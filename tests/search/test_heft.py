@@ -60,15 +60,6 @@ def test_an_op_without_time_starts_between_two_that_leave_no_gap() -> None:
     assert heft_schedule(problem)[1] == [2, 0, 1]
 
 
-def test_a_group_follows_its_first_op_and_pins_hold() -> None:
-    # b may stand on d1 only, and d goes with it although moving there costs.
-    graph = graph_of({"a": ("", 4), "b": ("a", 4), "c": ("b", 4), "d": ("c", 4)})
-    constraints = Constraints(pins=(("b", "d1"),), colocations=(("b", "d"),))
-    problem = problem_of(graph, machine_of(2, Link(latency_ns=3)), 10, constraints=constraints)
-    found = placement(problem)
-    assert found["b"] == found["d"] == 1
-
-
 def test_a_signal_across_devices_costs_the_latency_and_an_order_nothing() -> None:
     # b must follow a and is pinned away from it. Signal: a's finish 5 + 2. Order: b may start with a, and stands later.
     graph = graph_of({"a": ("", 1), "b": ("", 1)}, controls={"b": "a"})

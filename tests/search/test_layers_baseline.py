@@ -115,13 +115,6 @@ def test_a_network_that_reads_its_weights_seldom_has_one_candidate(steps: int) -
     assert len(list(LAYERS.candidates(problem))) == 1
 
 
-def test_a_pinned_layer_stands_where_it_must() -> None:
-    problem = problem_of(recurrent(4), machine_of(3), 5, constraints=Constraints(pins=(("cell 1 *", "d2"),)))
-    result = LAYERS.solve(problem, SearchRun())
-    cells = [i for i, op in enumerate(problem.graph.ops) if op.name.startswith("cell 1 ")]
-    assert set(result.solution.device_of[cells].tolist()) == {2}
-
-
 @settings(max_examples=50)
 @given(problem=problems(max_ops=12), moves=st.integers(0, 5))
 def test_any_problem_has_a_candidate_that_keeps_its_constraints(problem: Problem, moves: int) -> None:

@@ -171,13 +171,6 @@ def test_contiguous_split_divides_memory_evenly_without_limits() -> None:
     assert _core.runs_filling_memory(problem.core).tolist() == [0, 0, 0, 0]
 
 
-def test_contiguous_split_keeps_groups_together() -> None:
-    graph = graph_of({"a": ("", 10), "b": ("a", 10), "c": ("b", 10), "d": ("c", 10)})
-    constraints = Constraints(colocations=(("a", "d"),), pins=(("b", "d1"),))
-    problem = problem_of(graph, machine_of(2), constraints=constraints)
-    assert _core.runs_balancing_memory(problem.core).tolist() == [0, 1, 1, 0]
-
-
 def random_graphs(count: int, seed: int) -> Iterator[tuple[Graph, np.ndarray]]:
     """Graphs of REGAL A.1.4 with data dependencies only: Erdős-Rényi (p = 0.05) and Barabási-Albert (m = 2) edges,
     50-200 ops in a random order, one source and one sink; and their times."""

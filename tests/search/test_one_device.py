@@ -39,13 +39,6 @@ def test_devices_that_look_alike_are_tried_once() -> None:
     assert solve(problem, "input-order") == ({"a": 0, "b": 0}, 1)
 
 
-def test_a_pinned_op_and_what_shares_its_device_stand_apart() -> None:
-    graph = graph_of({"a": ("", 4), "b": ("a", 4), "c": ("b", 4), "d": ("c", 4)})
-    constraints = Constraints(pins=(("b", "d1"),), colocations=(("b", "d"),))
-    problem = problem_of(graph, machine_of(2), constraints=constraints)
-    assert solve(problem, "input-order")[0] == {"a": 0, "b": 1, "c": 0, "d": 1}
-
-
 def test_single_device_finds_the_fastest_device() -> None:
     problem = Problem(graph=PAIR, machine=machine_of(3), time_ns=np.array([[5, 1, 9], [5, 2, 9]]))
     assert solve(problem, "single-device")[0] == {"a": 1, "b": 1}

@@ -115,12 +115,6 @@ def test_a_search_ends_at_its_time_limit_and_says_so() -> None:
     assert result.metrics.peak_memory_bytes == 11
 
 
-def test_other_seeds_search_elsewhere() -> None:
-    problem = problem_of(random_graph(5, 200), machine_of(2, transfer_model="blocking"), objective="peak-memory")
-    first, second = (PeakSearch().solve(problem, SearchRun(Budget(evaluations=300), seed=seed)) for seed in (0, 1))
-    assert not np.array_equal(first.solution.order, second.solution.order)
-
-
 @pytest.mark.parametrize(
     "wrong", [{"last_temperature": 0.0}, {"first_temperature": 1e-9}, {"first_temperature": np.inf}]
 )
