@@ -65,22 +65,6 @@ def test_a_row_of_a_map_holds_what_the_solver_alone_gives(suite: MapSuite) -> No
     assert 0 < made.bound <= made.objective
 
 
-def test_compilers_and_density_run_once_and_the_others_under_every_limit_with_every_seed(suite: MapSuite) -> None:
-    runs = plan_runs(suite, ["h6", "density", "random"], [10, 20], [0.5], num_seeds=2)
-    assert [(run.solver, run.evaluations, run.seconds, run.seed) for run in runs[:2]] == [
-        ("h6", None, None, 0),
-        ("density", None, None, 0),
-    ]
-    assert [(run.evaluations, run.seconds, run.seed) for run in runs[2:]] == [
-        (10, None, 0),
-        (10, None, 1),
-        (20, None, 0),
-        (20, None, 1),
-        (None, 0.5, 0),
-        (None, 0.5, 1),
-    ]
-
-
 def test_a_map_that_the_checker_refutes_gives_a_failure_and_no_row(
     suite: MapSuite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -120,19 +120,6 @@ def test_only_missing_rows_are_wanted() -> None:
     assert [(job.label, job.runs) for job in jobs] == [("b", (other,)), ("c", (RUN, other))]
 
 
-def test_an_unreadable_graph_costs_its_own_rows_only(tmp_path: Path) -> None:
-    folder = tmp_path / "graphs"
-    folder.mkdir()
-    (folder / "a.stg").write_text("1\n0 0 0\n1 5 1 0\n2 0 1 1\n")
-    (folder / "b.stg").write_text("no graph")
-    (folder / "c.stg").write_text("1\n0 0 0\n1 7 1 0\n2 0 1 1\n")
-    harness = Harness(folder, tmp_path / "r")
-    harness.run(jobs_of(folder, RUN))
-    assert {row.graph: row.step_time_ns for row in harness.results.rows.values()} == {"a.stg": 5, "c.stg": 7}
-    assert [(failure.label, failure.run) for failure in harness.failures] == [("b.stg", None)]
-    assert "b.stg" in harness.failures[0].reason
-
-
 def fail(what: object) -> None:
     pytest.fail(str(what))
 

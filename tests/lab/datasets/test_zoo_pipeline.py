@@ -146,21 +146,6 @@ def test_repeats_and_chains_are_left_out_and_failures_said_while_the_rest_goes_o
     assert built.summary.num_graphs == 4
 
 
-def test_progress_comes_in_the_order_of_the_catalogue(built: Built) -> None:
-    assert [(each.done, each.total) for each in built.seen] == [(done, 8) for done in range(1, 9)]
-    assert [each.latest.name for each in built.seen] == [
-        "two-inference",
-        "two-training",
-        "broken-inference",
-        "three-inference",
-        "three-training",
-        "wide_two-inference",
-        "untraceable-inference",
-        "chain-inference",
-    ]
-    assert [each.latest.graph is None for each in built.seen] == [bool(each.latest.failure) for each in built.seen]
-
-
 def test_the_files_hold_the_graphs_by_size_and_say_what_they_were_made_with(built: Built) -> None:
     sets = {part: read_graph_set(built.folder / f"{part}.graphs.gz") for part in ("train", "valid", "test")}
     # four graphs by size: train valid train test
@@ -190,11 +175,3 @@ def test_a_zoo_of_which_nothing_remains_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="none of the 1 graphs"):
         build_zoo(tmp_path, networks=only_a_chain, processes=1)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_that_cannot_be_made_is_named_before_anything_is_captured(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    seen: list[ZooProgress] = []
-    with pytest.raises(InputError, match="cannot make folder"):
-        build_zoo(tmp_path / "file" / "zoo", networks=a_few, processes=1, on_progress=seen.append)
-    assert seen == []

@@ -137,13 +137,3 @@ def test_samples_of_one_graph_are_independent_of_each_other() -> None:
     samples = [random_actions(IN_ORDER, 30, seed) for seed in range(3)]
     apart = np.concatenate([logits_in_torch(policy, graph, [actions]) for actions in samples])
     np.testing.assert_allclose(logits_in_torch(policy, graph, samples), apart, atol=1e-5)
-
-
-def test_one_seed_draws_the_same_actions_again() -> None:
-    policy, graph = random_policy(IN_ORDER), random_graph(IN_ORDER, 30, 60, 1)
-
-    def drawn(seed: int) -> Any:
-        return sample(logits_of(policy.weights, IN_ORDER, graph), IN_ORDER.action_space, seed).tolist()
-
-    assert drawn(0) == drawn(0)
-    assert drawn(0) != drawn(1)

@@ -145,17 +145,3 @@ def test_a_folder_of_another_training_is_refused(tmp_path: Path) -> None:
     (tmp_path / "colocrl.pt").write_bytes(b"none of ours")
     with pytest.raises(InputError, match="is not a checkpoint, or damaged: delete it to begin anew"):
         solved(checkpoint=str(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"controllers": 0}, "controllers is 0; it must be from 1 to 1024"),
-        ({"staleness": -1}, "staleness is -1; it must be from 0 to 1024"),
-        ({"workers": 2000}, "workers is 2000; it must be from 0 to 1024"),
-        ({"updates": "late"}, "updates is 'late'; allowed are asynchronous, synchronous, deterministic"),
-    ],
-)
-def test_settings_that_mean_nothing_are_refused(settings: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(InputError, match=sentence):
-        ColocRl(**settings)

@@ -260,20 +260,3 @@ def test_the_papers_baseline_is_the_mean_of_all_placements_before() -> None:
     assert GDP_PAPER._advantage(costs).tolist() == [2.0, -2.0]
     # The step's own mean is 3 and its deviation 2.
     assert Gdp()._advantage(costs).tolist() == [1.0, -1.0]
-
-
-@pytest.mark.parametrize(
-    ("make", "sentence"),
-    [
-        (lambda: Gdp(samples=1), "samples is 1"),
-        (lambda: Gdp(entropy=-1.0), "entropy is -1.0"),
-        (lambda: NetworkSettings(width=10), "width is 10; it must be a multiple of heads, 4"),
-        (lambda: NetworkSettings(memory=129), "memory is 129; it must be from 0 to segment, 128"),
-        (lambda: NetworkSettings(layers=0), "layers is 0"),
-        (lambda: GdpConfiguration(num_devices=65), "a policy for 65 devices"),
-        (lambda: GdpConfiguration(colocation=("modul",)), "there is no colocation rule 'modul'; did you mean module"),
-    ],
-)
-def test_settings_that_mean_nothing_are_refused(make: Any, sentence: str) -> None:
-    with pytest.raises(InputError, match=sentence):
-        make()

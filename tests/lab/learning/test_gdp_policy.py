@@ -14,7 +14,6 @@ from lab.learning.test_gdp import SMALL, chains, network, observed
 import placewright
 from placewright.cli import run
 from placewright.guide import Placement
-from placewright.importers.graph_set import SUFFIX, write_graph_set
 from placewright.importers.json_graph import save_graph
 from placewright.lab.datasets.synthetic import random_graph
 from placewright.lab.learning.algorithms.ppo import Ppo, standard_advantage
@@ -54,14 +53,6 @@ def policy_of(configuration: GdpConfiguration, seed: int = 3, name: str = "mine"
     learned = network(configuration.network, configuration.num_devices, seed)
     weights = {name: tensor.numpy() for name, tensor in learned.state_dict().items()}
     return GdpPolicy(name=name, configuration=configuration, weights=weights, record={})
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
-    for split, first in (("train", 0), ("valid", 2)):
-        write_graph_set(folder / f"{split}{SUFFIX}", [random_graph(0, first), random_graph(0, first + 1)], {})
-    return folder
 
 
 def environment() -> PlacedUnits:
@@ -242,11 +233,3 @@ def test_the_shapes_of_weights_are_known_without_making_any() -> None:
     shapes = weight_shapes(GdpConfiguration(network=SMALL))
     assert torch.equal(torch.get_rng_state(), before)
     assert shapes == {name: tuple(tensor.shape) for name, tensor in network().state_dict().items()}
-
-
-@pytest.mark.parametrize(
-    ("setting", "wrong"), [("samples", 1), ("epochs", 0), ("clip", 1.0), ("entropy", -1.0), ("imitation_steps", 1)]
-)
-def test_a_training_setting_out_of_its_range_is_named(setting: str, wrong: float) -> None:
-    with pytest.raises(InputError, match=f"^{setting} is {wrong};"):
-        replace(TRAINING, **dict[str, Any]({setting: wrong}))

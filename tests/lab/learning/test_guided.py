@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from placewright.lab.learning.regal.features import context_of
 from placewright.lab.learning.regal.policy import RegalPolicy
 from placewright.lab.peers.brkga import Brkga
 from placewright.lab.peers.random_search import RandomSearch
-from placewright.methods.policy_file import find_policy, write_policy
+from placewright.methods.policy_file import find_policy
 from placewright.methods.table import make_method
 from placewright.problem import Problem
 from placewright.proposal import Proposal
@@ -148,20 +147,6 @@ def test_a_policy_for_other_problems_is_refused() -> None:
 
 def tiny_graph() -> Graph:
     return random_graph(0, 1)
-
-
-def test_a_policy_is_given_as_a_file(tmp_path: Path) -> None:
-    write_policy(random_policy(name="mine"), tmp_path / "mine.safetensors")
-    plan = placewright.plan(
-        tiny_graph(), "2xideal/free", solver="regal", policy=tmp_path / "mine.safetensors", evaluations=500
-    )
-    assert plan.found_by == f"regal: {random_policy(name='mine').title}"
-
-
-def test_only_guided_solvers_take_a_policy(tmp_path: Path) -> None:
-    write_policy(random_policy(), tmp_path / "p.safetensors")
-    with pytest.raises(InputError, match="solver 'brkga' does not take policy 'random'"):
-        placewright.plan(tiny_graph(), "2xideal/free", solver="brkga", policy=tmp_path / "p.safetensors")
 
 
 def test_a_policy_there_is_not_and_a_machine_none_is_shipped_for_are_named() -> None:

@@ -21,7 +21,6 @@ import placewright
 import placewright._core as _core
 from placewright.cli import run
 from placewright.guide import Placement
-from placewright.importers.graph_set import SUFFIX, write_graph_set
 from placewright.importers.json_graph import save_graph
 from placewright.lab.datasets.synthetic import random_graph
 from placewright.lab.learning.algorithms.evolution_strategy import EvolutionStrategy
@@ -37,7 +36,7 @@ from placewright.lab.learning.learned_list.trainings import (
     on_machine,
 )
 from placewright.lab.learning.learner import Learner
-from placewright.lab.learning.trainer import BEST, train
+from placewright.lab.learning.trainer import BEST
 from placewright.machine import Link
 from placewright.machines import load_machine
 from placewright.methods.policy_file import read_policy, write_policy
@@ -293,27 +292,6 @@ def test_imitation_makes_the_demonstration_likelier() -> None:
     assert losses[-1] < 0.7 * losses[0]
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
-    for split, first in (("train", 0), ("valid", 2)):
-        write_graph_set(folder / f"{split}{SUFFIX}", [random_graph(0, first), random_graph(0, first + 1)], {})
-    return folder
-
-
-def test_a_training_that_was_killed_goes_on_to_the_same_weights(data: Path, tmp_path: Path) -> None:
-    def stop(progress: Any) -> None:
-        if progress.step == 3:
-            raise KeyboardInterrupt
-
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    train(data, TRAINING, whole, name="small")
-    with pytest.raises(KeyboardInterrupt):
-        train(data, TRAINING, parts, name="small", on_progress=stop)
-    train(data, TRAINING, parts, name="small")
-    assert (parts / BEST).read_bytes() == (whole / BEST).read_bytes()
-
-
 def test_a_policy_is_trained_by_the_command_and_plans(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -343,23 +321,6 @@ def test_auto_is_no_worse_than_the_policys_plans() -> None:
     assert "learned-list" in [result.method for result in auto.baselines]
 
 
-def test_a_spoilt_policy_file_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    save_graph(random_graph(0, 9), tmp_path / "graph.json")
-    path = tmp_path / "p.safetensors"
-    wrong = policy_of()
-    object.__setattr__(wrong, "configuration", replace(SMALL, hidden=5))
-    write_policy(wrong, path)
-    contents = [path.read_bytes(), path.read_bytes()[:-3], b"nothing", b""]
-    for content in contents:
-        path.write_bytes(content)
-        capsys.readouterr()
-        arguments = ["plan", str(tmp_path / "graph.json"), "--devices", "2xp100", "--solver", "learned-list"]
-        assert run([*arguments, "--policy", str(path)]) == 2
-        lines = capsys.readouterr().err.strip().splitlines()
-        assert len(lines) == 1
-        assert "p.safetensors" in lines[0]
-
-
 def test_a_policy_is_read_back_equal(tmp_path: Path) -> None:
     write_policy(policy_of(), tmp_path / "p.safetensors")
     back = read_policy(tmp_path / "p.safetensors")
@@ -375,20 +336,6 @@ def test_the_guide_is_the_first_plan_of_the_solver() -> None:
     guide = policy.guide(problem, policy.observe(problem, 0), 0)
     assert isinstance(guide, Placement)
     assert guide.device_of.tolist() == next(LearnedList(policy=policy).candidates(problem)).device_of.tolist()
-
-
-@pytest.mark.parametrize(
-    ("setting", "wrong"), [("samples", 1), ("evaluations", 0), ("deviation", 0.0), ("machines", ())]
-)
-def test_a_training_setting_out_of_its_range_is_named(setting: str, wrong: Any) -> None:
-    with pytest.raises(InputError, match=f"^{setting} is"):
-        replace(TRAINING, **{setting: wrong})
-
-
-@pytest.mark.parametrize(("setting", "wrong"), [("hidden", 0), ("hidden", 65), ("window", 0), ("parts", ())])
-def test_a_policys_setting_out_of_its_range_is_named(setting: str, wrong: Any) -> None:
-    with pytest.raises(InputError, match=f"^{setting} is"):
-        replace(SMALL, **{setting: wrong})
 
 
 def test_the_core_refuses_weights_of_other_shapes() -> None:

@@ -19,11 +19,10 @@ from placewright.lab.learning.egrl.boltzmann import (
     mutated,
 )
 from placewright.lab.learning.egrl.genome import GraphGenome, crossed_rows, mutated_weights
-from placewright.lab.learning.egrl.settings import EvolutionSettings, evolution_settings
+from placewright.lab.learning.egrl.settings import evolution_settings
 from placewright.lab.learning.environments.memory_map import MemoryMapEnvironment
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
-from placewright.support.errors import InputError
 
 
 def chromosome(seed: int = 0, ops: int = 3) -> Boltzmann:
@@ -198,12 +197,3 @@ def test_elites_survive_unchanged_and_the_number_of_individuals_stays() -> None:
     assert [each.fitness for each in evolution.population[:2]] == [19.0, 18.0]
     assert len(evolution.population) == 20
     assert all(each.fitness is None for each in evolution.population[2:])
-
-
-def test_settings_out_of_range_are_refused_by_name() -> None:
-    with pytest.raises(InputError, match="population of 1"):
-        EvolutionSettings(population=1)
-    with pytest.raises(InputError, match="elite_share is 2"):
-        EvolutionSettings(elite_share=2)
-    with pytest.raises(InputError, match="no mode 'papr'"):
-        EvolutionSettings(mode="papr")  # type: ignore[arg-type]

@@ -25,7 +25,6 @@ from placewright.lab.learning.egrl.observation import NUM_FEATURES, observe
 from placewright.lab.learning.egrl.policy import MapPolicy
 from placewright.lab.learning.egrl.replay import Replay
 from placewright.lab.learning.egrl.settings import (
-    EvolutionSettings,
     GradientSettings,
     Mode,
     NetworkSettings,
@@ -303,14 +302,6 @@ def test_the_actor_comes_to_prefer_what_the_replay_says_is_worth_more() -> None:
     for _ in range(80):
         sac.learn(replay, random)
     assert probability() > before + 0.4
-
-
-def test_settings_out_of_range_are_refused() -> None:
-    with pytest.raises(InputError, match="width 10, depth 4 and 4 heads"):
-        NetworkSettings(width=10)
-    with pytest.raises(InputError, match="batches of 24 cannot be drawn from a replay of 10"):
-        GradientSettings(replay=10)
-    assert EvolutionSettings(population=10, boltzmann_share=0.2).num_boltzmann == 2
 
 
 @pytest.mark.parametrize("name", ["pg", "egrl"])

@@ -35,16 +35,6 @@ def test_post_learns_to_keep_chains_together_and_to_share_them_out() -> None:
     assert solved(Post(colocation=()), problem, 600) <= 180
 
 
-def test_a_seed_gives_one_answer_and_another_seed_another() -> None:
-    problem = columns(4)
-    method = ColocRl(hidden=4, samples=3, colocation=(), shared_noise=0.0)
-    runs = [method.solve(problem, SearchRun(Budget(evaluations=30), seed=seed)) for seed in (1, 1, 2)]
-    traces = [[point.best for point in run.trace] for run in runs]
-    assert np.array_equal(runs[0].solution.device_of, runs[1].solution.device_of)
-    assert traces[0] == traces[1]
-    assert runs[0].metrics != runs[2].metrics or traces[0] != traces[2]
-
-
 def test_the_state_of_pytorch_stays_as_it_was() -> None:
     before, threads = torch.get_rng_state(), torch.get_num_threads()
     solved(ColocRl(hidden=4, samples=3), columns(3), 12)
@@ -187,30 +177,3 @@ def test_the_baseline_starts_at_the_failing_signal_and_failures_count_until_the_
     assert learner.baseline == pytest.approx(2.0)
     with pytest.raises(InputError, match="a cost is not a finite number"):
         learner.differentiate(layer(torch.ones(2, 1))[:, 0], np.array([1.0, np.nan]), runs)
-
-
-@pytest.mark.parametrize(
-    ("make", "sentence"),
-    [
-        (lambda: Post(batch=1), "a batch of 1 placements must be from 2"),
-        (lambda: Post(elite=0.0), "elite is 0.0"),
-        (lambda: Post(exploration=1.0), "exploration is 1.0"),
-        (lambda: ColocRl(samples=0), "samples is 0"),
-        (lambda: ColocRl(hidden=7), "hidden is 7; it must be even"),
-        (lambda: Spotlight(samples=0), "samples is 0"),
-        (lambda: Hdp(samples=0), "samples is 0"),
-        (lambda: Hdp(groupings=0), "0 groupings into 256 groups, 20 per device, cannot be drawn"),
-        (lambda: Hdp(temperature=0.0), "temperature 0.0, bound 5.0, logit noise 0.0 and shared noise 3.0 of logits"),
-        (lambda: Placeto(samples=0), "samples is 0"),
-        (lambda: Placeto(rounds=0), "rounds is 0"),
-        (lambda: Placeto(measurements=-1), "measurements is -1"),
-        (lambda: RandomPlacement(batch=0), "a batch of 0 placements"),
-        (lambda: EvolvedPlacement(population=9, elites=5, mutants=4), "5 elites and 4 mutants must be at least 1 each"),
-        (lambda: EvolvedPlacement(elite_bias=1.0), "elite_bias is 1.0; it must be from 0.5 to below 1"),
-        (lambda: AnnealedPlacement(longest_run=2.0), "the longest run is 2.0 of all groups"),
-        (lambda: AnnealedPlacement(last_temperature=0.0), "temperatures must be positive and fall"),
-    ],
-)
-def test_settings_that_mean_nothing_are_refused(make: Any, sentence: str) -> None:
-    with pytest.raises(InputError, match=sentence):
-        make()

@@ -117,10 +117,3 @@ def test_what_is_no_number_is_refused_before_anything_is_changed(value: float) -
     with pytest.raises(InputError, match="an advantage is not a finite number"):
         Ppo(policy, learning_rate=0.1).step(torch.zeros(2, 2, dtype=torch.int64), np.array([0.0, value]))
     assert torch.equal(policy.logits, before)
-
-
-def test_settings_that_mean_nothing_are_refused() -> None:
-    with pytest.raises(InputError, match="epochs is 0"):
-        Ppo(Table(1, 2), learning_rate=0.1, epochs=0)
-    with pytest.raises(InputError, match=r"clip is 1\.0"):
-        Ppo(Table(1, 2), learning_rate=0.1, clip=1.0)

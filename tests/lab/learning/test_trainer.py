@@ -125,12 +125,6 @@ def test_workers_end_with_the_training_that_started_them(data: Path, tmp_path: P
     wait_until(lambda: not processes_of(tmp_path / "out"))
 
 
-def test_progress_is_told_after_every_step(data: Path, tmp_path: Path) -> None:
-    steps: list[int] = []
-    train(data, CONFIGURATION, tmp_path, name="small", on_progress=lambda progress: steps.append(progress.step))
-    assert steps == [1, 2, 3, 4, 5, 6]
-
-
 def test_another_training_s_folder_is_refused(data: Path, undisturbed: Path) -> None:
     with pytest.raises(InputError, match=r"checkpoint.pt' is of a training with another learning_rate: 0.01, not 0.02"):
         train(data, replace(CONFIGURATION, learning_rate=2e-2), undisturbed, name="small")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from instances import graph_of, machine_of, problem_of
@@ -61,19 +59,3 @@ def test_the_budget_sets_how_fast_it_cools() -> None:
     cold.advance(400)
     hot.advance(10**6, at_most=400)
     assert cold.best_objective < hot.best_objective
-
-
-def test_a_time_limit_ends_it() -> None:
-    result = Annealing().solve(two_chains(), SearchRun(Budget(evaluations=2**50, seconds=0.05)))
-    assert result.stopped_because == "time"
-
-
-@pytest.mark.parametrize(
-    ("wrong", "named"),
-    [({"keys_per_move": 0}, "keys per move"), ({"keys_per_move": 10**7}, "keys per move"),
-     ({"last_temperature": 0.0}, "temperatures"), ({"first_temperature": 1e-9}, "temperatures"),
-     ({"first_temperature": np.inf}, "temperatures"), ({"first_temperature": np.nan}, "temperatures")],
-)  # fmt: skip
-def test_settings_that_cannot_be_are_refused_by_name(wrong: dict[str, Any], named: str) -> None:
-    with pytest.raises(InputError, match=named):
-        Annealing(**wrong)

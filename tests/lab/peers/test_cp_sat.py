@@ -27,7 +27,7 @@ from placewright.problem.constraints import Constraints
 from placewright.problem.objective import ControlMode, Objective
 from placewright.search.run.budget import Budget, Progress
 from placewright.search.run.result import Solution, measure
-from placewright.support.errors import InputError, MissingExtraError
+from placewright.support.errors import MissingExtraError
 
 pytest.importorskip("ortools")
 
@@ -348,9 +348,3 @@ def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.Monke
 def test_the_table_of_methods_does_not_import_the_package() -> None:
     code = "import sys, placewright.methods.table; sys.exit('ortools' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-@pytest.mark.parametrize("wrong", [{"warm_evaluations": 0}, {"effort": 0.0}, {"workers": 0}])
-def test_impossible_settings_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(InputError):
-        CpSat(**wrong)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from placewright.lab.peers.graph_partition import GP_DFS, METIS_DFS, GraphPartit
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
 from placewright.search.run.search_run import SearchRun
-from placewright.support.errors import InputError, MissingExtraError
+from placewright.support.errors import MissingExtraError
 
 both = pytest.mark.parametrize("method", [GP_DFS, METIS_DFS], ids=lambda method: method.name)
 
@@ -164,9 +164,3 @@ def test_metis_asks_for_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pymetis", None)
     with pytest.raises(MissingExtraError, match=r"placewright\[metis\]"):
         METIS_DFS.solve(cliques(2, 3), SearchRun())
-
-
-@pytest.mark.parametrize("imbalance", [-0.1, 1.0, np.nan])
-def test_an_imbalance_that_cannot_be_is_refused(imbalance: float) -> None:
-    with pytest.raises(InputError, match="imbalance"):
-        GraphPartition(name="gp-dfs", partitioner=GP_DFS.partitioner, imbalance=imbalance)

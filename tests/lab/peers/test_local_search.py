@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from instances import graph_of, machine_of, problem_of
@@ -17,7 +16,6 @@ from placewright.machine import Link
 from placewright.problem import Problem
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
-from placewright.support.errors import InputError
 
 MASK = 2**64 - 1
 STRIDE = 0x9E3779B97F4A7C15
@@ -165,20 +163,3 @@ def test_a_solution_sends_each_tensor_right_after_its_producer() -> None:
     tensors = [index for index, destination in order if destination >= 0]
     assert tensors
     assert senders == [[producer[tensor], -1] for tensor in tensors]
-
-
-def test_a_time_limit_ends_it() -> None:
-    problem = problem_of(graph_of({"a": ("", 4), "b": ("a", 4)}), machine_of(2), 10)
-    result = LocalSearch().solve(problem, SearchRun(Budget(evaluations=2**50, seconds=0.05)))
-    assert result.stopped_because == "time"
-    assert result.metrics.step_time_ns == 20
-
-
-@pytest.mark.parametrize(
-    ("wrong", "named"),
-    [({"starts": 0}, "starts"), ({"device_share": 1.5}, "share"), ({"device_share": np.nan}, "share"),
-     ({"reach": 0}, "reach"), ({"reach": 2**31}, "reach")],
-)  # fmt: skip
-def test_settings_that_cannot_be_are_refused_by_name(wrong: dict[str, Any], named: str) -> None:
-    with pytest.raises(InputError, match=named):
-        LocalSearch(**wrong)

@@ -9,7 +9,6 @@ from instances import graph_of, machine_of, problem_of
 from placewright.lab.peers.brkga import Brkga
 from placewright.lab.peers.random_search import RandomSearch
 from placewright.machine import Link
-from placewright.methods.table import make_method
 from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.search.run.budget import Budget
@@ -67,12 +66,3 @@ def test_a_proposal_guides_every_draw(alpha: float, beta: float, device: int) ->
     proposal = Proposal(alpha=np.array([1.0, alpha]), beta=np.array([1.0, beta]), row=row)
     drawn = RandomSearch().solve(two, SearchRun(Budget(evaluations=1), seed=3, guide=proposal))
     assert drawn.solution.device_of.tolist() == [device] * 8
-
-
-def test_the_number_of_threads_does_not_matter() -> None:
-    one, four = (
-        make_method("random-search").solve(problem(), SearchRun(Budget(evaluations=700), seed=2, threads=threads))
-        for threads in (1, 4)
-    )
-    assert np.array_equal(one.solution.order, four.solution.order)
-    assert one.evaluations == four.evaluations == 700
