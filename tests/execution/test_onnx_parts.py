@@ -120,14 +120,18 @@ FEEDS: dict[str, dict[str, Any]] = {
 MODELS = {"shared": shared, "shapes_inside": shapes_inside, "branches": branches}
 
 
+def assert_as_one_session(path: Path, feeds: dict[str, Any], seed: int) -> None:
+    found, wanted = run_placed(path, feeds, seed), expected(path, feeds)
+    assert found.keys() == wanted.keys()
+    for value in wanted:
+        np.testing.assert_array_equal(found[value], wanted[value])
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", MODELS)
 def test_any_placement_gives_what_one_session_gives(name: str, seed: int, tmp_path: Path) -> None:
     path = MODELS[name](tmp_path / f"{name}.onnx")
-    found, wanted = run_placed(path, FEEDS[name], seed), expected(path, FEEDS[name])
-    assert found.keys() == wanted.keys()
-    for value in wanted:
-        np.testing.assert_array_equal(found[value], wanted[value])
+    assert_as_one_session(path, FEEDS[name], seed)
 
 
 def views_at_random(path: Path, seed: int) -> dict[str, Any]:
@@ -174,10 +178,7 @@ def views_at_random(path: Path, seed: int) -> dict[str, Any]:
 @pytest.mark.parametrize("seed", range(60))
 def test_views_whose_shapes_are_computed_are_what_one_session_makes_of_them(seed: int, tmp_path: Path) -> None:
     feeds = views_at_random(path := tmp_path / "views.onnx", seed)
-    found, wanted = run_placed(path, feeds, seed), expected(path, feeds)
-    assert found.keys() == wanted.keys()
-    for value in wanted:
-        np.testing.assert_array_equal(found[value], wanted[value])
+    assert_as_one_session(path, feeds, seed)
 
 
 def sequences_at_random(path: Path, seed: int) -> dict[str, Any]:
@@ -241,10 +242,7 @@ def sequences_at_random(path: Path, seed: int) -> dict[str, Any]:
 @pytest.mark.parametrize("seed", range(30))
 def test_sequences_are_handed_over(seed: int, tmp_path: Path) -> None:
     feeds = sequences_at_random(path := tmp_path / "sequences.onnx", seed)
-    found, wanted = run_placed(path, feeds, seed), expected(path, feeds)
-    assert found.keys() == wanted.keys()
-    for value in wanted:
-        np.testing.assert_array_equal(found[value], wanted[value])
+    assert_as_one_session(path, feeds, seed)
 
 
 def test_a_device_has_a_new_part_behind_each_transfer_and_no_other(tmp_path: Path) -> None:

@@ -20,36 +20,10 @@ class Python(Part):
 
     def __init__(self, draw: random.Random, case: Any) -> None:
         super().__init__()
-        choices = [
-            "read",
-            "first",
-            "restored",
-            "same",
-            "try",
-            "generator",
-            "args",
-            "local",
-            "counter",
-            "list",
-            "random",
-            "numpy",
-            "seed",
-            "keeps",
-            "outside",
-            "print",
-            "attribute",
-            "deletes",
-            "tensor_counter",
-            "mode",
-            "iterator",
-            "own_random",
-            "own_numpy",
-            "nonlocal",
-            "class_counter",
-            "seed_again",
-            "get_state",
-            "default_list",
-        ]
+        choices = ["read", "first", "restored", "same", "try", "generator", "args", "local", "counter", "list",
+                   "random", "numpy", "seed", "keeps", "outside", "print", "attribute", "deletes", "tensor_counter",
+                   "mode", "iterator", "own_random", "own_numpy", "nonlocal", "class_counter", "seed_again",
+                   "get_state", "default_list"]  # fmt: skip
         self.tells = draw.choices(choices, [3] * 8 + [0.3] * 20)[0]
         self.count, self.log, self.factor, self.number = 0, [1.0], draw.choice([0.5, 2, True]), np.float64(1.5)
         self.calls = torch.tensor(0)
@@ -168,16 +142,8 @@ class Hooked(Part):
 
     def __init__(self, draw: random.Random, case: Any) -> None:
         super().__init__()
-        kinds = [
-            "state_dict",
-            "load",
-            "tensor_in_forward",
-            "forward",
-            "pre",
-            "backward",
-            "parameter",
-            "post_accumulate",
-        ]
+        kinds = ["state_dict", "load", "tensor_in_forward", "forward", "pre", "backward", "parameter",
+                 "post_accumulate"]  # fmt: skip
         self.tells = draw.choices(kinds, [3, 2, 1, 0.5, 0.5, 0.5, 0.7, 0.5])[0]
         self.layer = nn.Linear(4, 4).to(case.dtype)
         log = case.log
@@ -242,22 +208,9 @@ class Strange(Part):
 
     def __init__(self, draw: random.Random, case: Any) -> None:
         super().__init__()
-        self.tells = draw.choice(
-            [
-                "bound",
-                "overridden",
-                "partial",
-                "getattr",
-                "property",
-                "recursive",
-                "module_call",
-                "tensor_subclass",
-                "parameter_made",
-                "list_of_modules",
-                "hidden",
-                "call_unbound",
-            ]
-        )
+        self.tells = draw.choice(["bound", "overridden", "partial", "getattr", "property", "recursive", "module_call",
+                                  "tensor_subclass", "parameter_made", "list_of_modules", "hidden",
+                                  "call_unbound"])  # fmt: skip
         self.layer = nn.Linear(4, 4).to(case.dtype)
         if self.tells == "bound":
             self.layer.forward = types.MethodType(lambda own, x: F.linear(x, own.weight) * 2, self.layer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -124,34 +125,24 @@ def test_bfs_runs_ops_in_the_sequence_in_which_they_become_ready() -> None:
     assert order_of(BFS, graph) == "a d b e c f"
 
 
-def test_dfs_finishes_the_branch_with_more_bytes_first() -> None:
-    # No tensor is shared, so extra users are 0 everywhere; history of b: 2 + 1, of d: 5 + 1 bytes.
-    graph = graph_of({"a": ("", 2), "b": ("a", 1), "c": ("", 5), "d": ("c", 1), "e": ("b d", 1)})
-    assert order_of(DFS, graph) == "c d a b e"
-
-
-def test_dfs_visits_the_operand_with_most_extra_users_before_the_bigger_one() -> None:
-    # s has two readers, one more than one, so b counts an extra user; c is bigger but counts none.
-    graph = graph_of({"c": ("", 9), "s": ("", 1), "b": ("s", 1), "x": ("c b s", 1)})
-    assert order_of(DFS, graph) == "s b c x"
-
-
-def test_lpmf_runs_what_fits_under_the_peak_before_what_frees_more() -> None:
-    # a (6) and its reader b (+1, peak 7, then 1 held). Then c needs 6 more: 7, no more than the peak; d needs 7.
-    graph = graph_of({"a": ("", 6), "b": ("a", 1), "d": ("b", 7), "c": ("b", 6), "e": ("c d", 1)})
-    assert order_of(LPMF, graph) == "a b c d e"
-
-
-def test_xla_list_takes_the_op_that_frees_most() -> None:
-    # After a and b: c frees 8 for 1, d frees 2 for 1.
-    graph = graph_of({"a": ("", 2), "b": ("", 8), "d": ("a", 1), "c": ("b", 1), "e": ("c d", 0)})
-    assert order_of(XLA_LIST, graph) == "a d b c e"
-
-
-def test_reverse_greedy_delays_the_producer_of_a_big_tensor() -> None:
-    # Backwards from e: 3 bytes are held before d, 9 before c, so d goes last; then 1 before b, 10 before c.
-    graph = graph_of({"a": ("", 8), "b": ("", 2), "c": ("a", 1), "d": ("b", 1), "e": ("c d", 0)})
-    assert order_of(REVERSE_GREEDY, graph) == "a c b d e"
+@pytest.mark.parametrize(
+    ("method", "ops", "order"),
+    [
+        # No tensor is shared, so extra users are 0 everywhere; history of b: 2 + 1, of d: 5 + 1 bytes.
+        (DFS, {"a": ("", 2), "b": ("a", 1), "c": ("", 5), "d": ("c", 1), "e": ("b d", 1)}, "c d a b e"),
+        # s has two readers, one more than one, so b counts an extra user; c is bigger but counts none.
+        (DFS, {"c": ("", 9), "s": ("", 1), "b": ("s", 1), "x": ("c b s", 1)}, "s b c x"),
+        # a (6) and its reader b (+1, peak 7, then 1 held). Then c needs 6 more: 7, no more than the peak; d needs 7.
+        (LPMF, {"a": ("", 6), "b": ("a", 1), "d": ("b", 7), "c": ("b", 6), "e": ("c d", 1)}, "a b c d e"),
+        # After a and b: c frees 8 for 1, d frees 2 for 1.
+        (XLA_LIST, {"a": ("", 2), "b": ("", 8), "d": ("a", 1), "c": ("b", 1), "e": ("c d", 0)}, "a d b c e"),
+        # Backwards from e: 3 bytes are held before d, 9 before c, so d goes last; then 1 before b, 10 before c.
+        (REVERSE_GREEDY, {"a": ("", 8), "b": ("", 2), "c": ("a", 1), "d": ("b", 1), "e": ("c d", 0)}, "a c b d e"),
+    ],
+    ids=["dfs: more bytes", "dfs: extra users", "lpmf: under the peak", "xla: frees most", "backwards: a big tensor"],
+)
+def test_the_rule_of_an_order_decides(method: Any, ops: dict[str, tuple[str, int]], order: str) -> None:
+    assert order_of(method, graph_of(ops)) == order
 
 
 @pytest.mark.parametrize("method", ORDERS, ids=lambda method: method.name)

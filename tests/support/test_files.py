@@ -25,32 +25,28 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
         write_atomically(tmp_path / "nowhere" / "a", b"")
 
 
-def test_a_disk_that_fills_up_half_way_leaves_the_old_file_and_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "expected", "sentence"),
+    [
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), InputError, r"cannot write '.*a': No space left on device"),
+        (KeyboardInterrupt(), KeyboardInterrupt, ""),
+    ],
+    ids=["a full disk", "an interruption"],
+)
+def test_what_ends_a_write_half_way_leaves_the_old_file_and_no_other(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    expected: type[BaseException],
+    sentence: str,
 ) -> None:
     write_atomically(tmp_path / "a", b"old")
 
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    def fail(descriptor: int) -> None:
+        raise error
 
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(InputError, match=r"cannot write '.*a': No space left on device"):
-        write_atomically(tmp_path / "a", b"new")
-    monkeypatch.undo()
-    assert read_bytes(tmp_path / "a") == b"old"
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
-
-
-def test_an_interruption_half_way_leaves_the_old_file_and_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_atomically(tmp_path / "a", b"old")
-
-    def interrupt(descriptor: int) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "fsync", interrupt)
-    with pytest.raises(KeyboardInterrupt):
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(expected, match=sentence):
         write_atomically(tmp_path / "a", b"new")
     monkeypatch.undo()
     assert read_bytes(tmp_path / "a") == b"old"
