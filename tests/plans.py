@@ -245,10 +245,7 @@ def _ready(run: _Run, nodes: Sequence[Node], node: Node, device: int) -> tuple[i
 
 def _send_time(run: _Run, source: int, device: int) -> tuple[int, int]:
     producer = run.ops[source]
-    return max(
-        (producer.finish_ns, producer.position),
-        run.link_free.get((producer.device, device), (0, -1)),
-    )
+    return max((producer.finish_ns, producer.position), run.link_free.get((producer.device, device), (0, -1)))
 
 
 def _send(run: _Run, nodes: Sequence[Node], source: int, device: int) -> None:

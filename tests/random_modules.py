@@ -39,14 +39,7 @@ class RandomModule(nn.Module):
         self.give = give
 
     def forward(
-        self,
-        x: Any,
-        y: Any = None,
-        tokens: Any = None,
-        *,
-        scale: Any = None,
-        mode: Any = "a",
-        items: Any = (),
+        self, x: Any, y: Any = None, tokens: Any = None, *, scale: Any = None, mode: Any = "a", items: Any = ()
     ) -> Any:
         scene = Scene(x, y, tokens, scale, mode, items)
         scene.pool.append(x)

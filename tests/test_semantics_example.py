@@ -49,10 +49,7 @@ def example(
     sizes = {"w": 5} | {row["makes"].split(",")[0]: int(row["makes"].split()[1]) for row in rows if row["makes"]}
     tensors = tuple(
         Tensor(
-            name=name,
-            size_bytes=sizes[name],
-            role="parameter" if name == "w" else "activation",
-            is_output=name == "o",
+            name=name, size_bytes=sizes[name], role="parameter" if name == "w" else "activation", is_output=name == "o"
         )
         for name in TENSORS
     )

@@ -67,9 +67,7 @@ def mlp() -> Twin:
         loss=mlp_loss,
         weights=[(floats(before, after), floats(after)) for before, after in pairs],
         arguments=(floats(64, 256),),
-        module=lambda: nn.Sequential(
-            *[layer for pair in pairs for layer in (nn.Linear(*pair), nn.ReLU())][:-1],
-        ),
+        module=lambda: nn.Sequential(*[layer for pair in pairs for layer in (nn.Linear(*pair), nn.ReLU())][:-1]),
         inputs=(torch.zeros(64, 256),),
     )
 

@@ -9,14 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from instances import graph_of, machine_of, problem_of
-from reference import (
-    best_objective,
-    every_solution,
-    held_after,
-    least_peak_on_one_device,
-    simulate,
-    structure_of,
-)
+from reference import best_objective, every_solution, held_after, least_peak_on_one_device, simulate, structure_of
 from strategies import problems
 
 import placewright._core as _core

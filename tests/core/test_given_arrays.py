@@ -107,12 +107,7 @@ def test_changing_the_arrays_afterwards_changes_nothing() -> None:
     problem = _core.Problem(**given)
     device_of, ops = np.zeros(3, np.int32), np.arange(3, dtype=np.int32)
     search = _core.PeakSearch(
-        problem=problem,
-        seed=0,
-        evaluations=9,
-        first_temperature=0.1,
-        last_temperature=0.1,
-        starts=[(device_of, ops)],
+        problem=problem, seed=0, evaluations=9, first_temperature=0.1, last_temperature=0.1, starts=[(device_of, ops)]
     )
     for array in (*given.values(), device_of, ops):
         if isinstance(array, np.ndarray):

@@ -100,11 +100,7 @@ def graph_of(name: str, record: dict[str, Any]) -> Graph:
     for edge in record["edges"]:
         for number, source in enumerate(edge["src"]):
             tensors.append(
-                Tensor(
-                    name=f"t{len(tensors)}",
-                    size_bytes=edge["size"],
-                    alias_of=len(tensors) - 1 if number else None,
-                )
+                Tensor(name=f"t{len(tensors)}", size_bytes=edge["size"], alias_of=len(tensors) - 1 if number else None)
             )
             outputs[source].append(len(tensors) - 1)
         for destination in edge["dst"]:

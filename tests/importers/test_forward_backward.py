@@ -9,13 +9,7 @@ import pytest
 import placewright
 from placewright.api.functions import as_machine
 from placewright.graph import Graph, Op, Tensor
-from placewright.importers.forward_backward import (
-    ForwardBackward,
-    held_at_peak,
-    last_pass,
-    states_of,
-    training_step,
-)
+from placewright.importers.forward_backward import ForwardBackward, held_at_peak, last_pass, states_of, training_step
 from placewright.problem import make_problem
 from placewright.problem.objective import Metrics
 from placewright.rematerialization.solve import in_order

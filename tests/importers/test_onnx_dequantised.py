@@ -116,11 +116,7 @@ BYTES: dict[str, tuple[str, list[int]]] = {**ONE, "w": ("INT8", [64, 64]), "none
 MATRIX = "f = DequantizeLinear (w, s, none)  "
 SIZE = "float[4, 64]"
 CASES: dict[str, tuple[str, dict[str, tuple[str, list[int]]], list[str]]] = {
-    "a product of bytes": (
-        f"g ({SIZE} x) => ({SIZE} y) {{ {HEAD}{MATRIX}y = MatMul (xf, f) }}",
-        BYTES,
-        [],
-    ),
+    "a product of bytes": (f"g ({SIZE} x) => ({SIZE} y) {{ {HEAD}{MATRIX}y = MatMul (xf, f) }}", BYTES, []),
     "a product of bytes with a bias": (
         f"g ({SIZE} x) => ({SIZE} y) {{ {HEAD}{MATRIX}c = DequantizeLinear (b, s)  y = Gemm (xf, f, c) }}",
         {**BYTES, "b": ("INT32", [64])},

@@ -394,11 +394,7 @@ def test_an_element_type_or_extent_that_cannot_be_is_named() -> None:
             "float[2, 10, 64] q, float[2, 24, 64] k, float[2, 24, 32] v",
             (2, 10, 32),
         ),
-        (
-            "PackedMultiHeadAttention <num_heads = 4> (q, , , , o)",
-            "float[13, 4, 3, 16] q, int32[2, 10] o",
-            (13, 64),
-        ),
+        ("PackedMultiHeadAttention <num_heads = 4> (q, , , , o)", "float[13, 4, 3, 16] q, int32[2, 10] o", (13, 64)),
     ],
 )
 def test_attention_gives_the_results_of_all_heads_side_by_side(node: str, inputs: str, shape: tuple[int, ...]) -> None:

@@ -155,24 +155,15 @@ def test_quantised_types_have_the_size_of_what_is_stored() -> None:
 @pytest.mark.parametrize(
     ("body", "sentence"),
     [
-        (
-            "%0 = stablehlo.add %x, %y : tensor<2x3xf32>",
-            "line 3: 'stablehlo.add' reads '%y', which nothing",
-        ),
+        ("%0 = stablehlo.add %x, %y : tensor<2x3xf32>", "line 3: 'stablehlo.add' reads '%y', which nothing"),
         ("%0 = stablehlo.negate %x : tensor<2x?xf32>", "line 3: the type 'tensor<2x?xf32>' leaves an extent open"),
         ("%0 = stablehlo.negate %x : tensor<2x3xq7>", "line 3: the element type 'q7' is not known"),
-        (
-            "%0 = call @none(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>",
-            "line 3: the function 'none' is called and",
-        ),
+        ("%0 = call @none(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>", "line 3: the function 'none' is called and"),
         ("%0 = call @main(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>", "the function 'main' calls itself"),
         ("%0 = stablehlo.negate %x : tensor<2x3xf32>", "line 2: 'main' returns nothing"),
         ("return %x : tensor<2x3xf32>", "line 4: 'main' has returned before this line"),
         ("%0:2 = stablehlo.negate %x : (tensor<f32>) -> tensor<f32>", "gives 2 values and has 1 types"),
-        (
-            "%0 = stablehlo.convolution(%x, %x) : (tensor<f32>) -> tensor<f32>",
-            "attributes of 'stablehlo.convolution'",
-        ),
+        ("%0 = stablehlo.convolution(%x, %x) : (tensor<f32>) -> tensor<f32>", "attributes of 'stablehlo.convolution'"),
         ("%0 = stablehlo.fusion %x : tensor<2x3xf32>", "'%0' (fusion) does not name what it calls"),
         ("%0 = stablehlo.optimization_barrier : tensor<2x3xf32>", "'%0' (identity) has no operand"),
         ("%0 = stablehlo.while(%i = %x) : tensor<2x3xf32>", "lacks its regions"),

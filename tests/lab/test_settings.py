@@ -59,10 +59,7 @@ WRONG: list[tuple[Any, dict[str, list[Any]]]] = [
     (GradientSettings(), {"replay": [10]}),
     (EvolutionSettings(), {"population": [1], "elite_share": [2], "mode": ["papr"]}),
     (Noise(), {"deviation": [-1.0, math.nan], "failures": [1.0]}),
-    (
-        GDP["2xp100"],
-        {"samples": [1], "epochs": [0], "clip": [1.0], "entropy": [-1.0], "imitation_steps": [1]},
-    ),
+    (GDP["2xp100"], {"samples": [1], "epochs": [0], "clip": [1.0], "entropy": [-1.0], "imitation_steps": [1]}),
     (LearnedListConfiguration(), {"hidden": [0, 65], "window": [0], "parts": [()]}),
     (LEARNED_LIST["step-time"], {"samples": [1], "evaluations": [0], "deviation": [0.0], "machines": [()]}),
     (

@@ -106,8 +106,7 @@ def test_through_the_host_every_byte_crosses_pcie_twice(tmp_path: Path) -> None:
 
 def test_nodes_have_one_link_inside_and_another_between(tmp_path: Path) -> None:
     links = read(
-        tmp_path,
-        FOUR + '[links]\ntopology = "nodes"\ngroups = [["gpu0", "gpu1"], ["gpu2", "gpu3"]]\ninter = "100g"',
+        tmp_path, FOUR + '[links]\ntopology = "nodes"\ngroups = [["gpu0", "gpu1"], ["gpu2", "gpu3"]]\ninter = "100g"'
     ).links
     assert links[0][1] == links[3][2] == find_link("nvlink2").link
     assert links[0][2] == links[3][1] == find_link("100g").link
@@ -115,8 +114,7 @@ def test_nodes_have_one_link_inside_and_another_between(tmp_path: Path) -> None:
 
 def test_matrices_may_be_asymmetric_and_infinite(tmp_path: Path) -> None:
     links = read(
-        tmp_path,
-        TWO + '[links]\nbandwidth = [["inf", "25GB/s"], ["inf", "inf"]]\nlatency = [[0, "5us"], [0, 0]]',
+        tmp_path, TWO + '[links]\nbandwidth = [["inf", "25GB/s"], ["inf", "inf"]]\nlatency = [[0, "5us"], [0, 0]]'
     ).links
     assert links[0][1] == Link(bandwidth_bytes_per_s=25e9, latency_ns=5000)
     assert links[1][0] == Link()

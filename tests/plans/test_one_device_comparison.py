@@ -114,13 +114,7 @@ def test_the_checker_does_not_let_one_device_be_slower_than_it_is() -> None:
 def read_late(scale: int = 1, phase: Phase = "") -> Graph:
     """What a makes is read by b at once and by e at the end: 21 bytes while c runs; 12 where a runs twice."""
     graph = graph_of(
-        {
-            "a": ("", 10 * scale),
-            "b": ("a", scale),
-            "c": ("b", 10 * scale),
-            "d": ("c", scale),
-            "e": ("a d", scale),
-        }
+        {"a": ("", 10 * scale), "b": ("a", scale), "c": ("b", 10 * scale), "d": ("c", scale), "e": ("a d", scale)}
     )
     return replace(graph, ops=tuple(replace(op, kind="elementwise", phase=phase) for op in graph.ops))
 

@@ -451,10 +451,7 @@ def test_the_steps_of_a_device_with_moves() -> None:
             [Move(tensor="b", leaves_before="a", returns_before=("c",))],
             "the tensor 'b' leaves before it is made, or after it was made again",
         ),
-        (
-            [Move(tensor="a", leaves_before="d", returns_before=("c",))],
-            "the tensor 'a' comes back before it has left",
-        ),
+        ([Move(tensor="a", leaves_before="d", returns_before=("c",))], "the tensor 'a' comes back before it has left"),
         (
             [*A_MOVES, Move(tensor="a", leaves_before="d", returns_before=("e",))],
             "the tensor 'a' leaves before it is made, or after it was made again",
@@ -487,10 +484,7 @@ def test_what_was_made_again_does_not_leave() -> None:
     ("changes", "says"),
     [
         ({"moves": A_MOVES * 2}, "two moves are of one tensor"),
-        (
-            {"moves": (replace(A_MOVES[0], leaves_before="z"),)},
-            "the move of 'a' names 'z', which is no op of the plan",
-        ),
+        ({"moves": (replace(A_MOVES[0], leaves_before="z"),)}, "the move of 'a' names 'z', which is no op of the plan"),
         (
             {"moves": (replace(A_MOVES[0], returns_before=("d", "z")),)},
             "the move of 'a' names 'z', which is no op of the plan",
@@ -596,9 +590,7 @@ def test_which_machines_have_a_host_to_move_to() -> None:
 
 def test_the_host_is_parted_from_its_machine_again() -> None:
     host = HostMemory(
-        there=(Link(bandwidth_bytes_per_s=1e9, latency_ns=3),),
-        back=(Link(bandwidth_bytes_per_s=2e9),),
-        memory_bytes=7,
+        there=(Link(bandwidth_bytes_per_s=1e9, latency_ns=3),), back=(Link(bandwidth_bytes_per_s=2e9),), memory_bytes=7
     )
     machine = with_host(ONE_DEVICE, host)
     assert [device.is_host for device in machine.devices] == [False, True]

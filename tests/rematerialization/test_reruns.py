@@ -411,10 +411,7 @@ def test_the_checker_names_a_rerun_that_reads_something_else() -> None:
             Rerun(name="z@2", op="z", before="d", tensors=("z",)),
             "the rerun 'z@2' names the op 'z', which is not in the graph",
         ),
-        (
-            Rerun(name="a@2", op="a", before="a", tensors=("a",)),
-            "the rerun 'a@2' comes before the first run of 'a'",
-        ),
+        (Rerun(name="a@2", op="a", before="a", tensors=("a",)), "the rerun 'a@2' comes before the first run of 'a'"),
         (
             Rerun(name="a@2", op="a", before="d", tensors=("b",)),
             "the rerun 'a@2' gives something that 'a' does not make",

@@ -260,11 +260,7 @@ def test_where_all_else_fails_each_weight_comes_for_its_readers() -> None:
     sizes = {"x0": 2, "x1": 0, "x2": 3, "x3": 3}
     tensors = tuple(replace(each, size_bytes=sizes.get(each.name, each.size_bytes)) for each in graph.tensors)
     x = {each.name: place for place, each in enumerate(tensors)}
-    ops = (
-        *graph.ops[:2],
-        replace(graph.ops[2], inputs=(x["w2"],)),
-        replace(graph.ops[3], inputs=(x["w2"], x["x1"])),
-    )
+    ops = (*graph.ops[:2], replace(graph.ops[2], inputs=(x["w2"],)), replace(graph.ops[3], inputs=(x["w2"], x["x1"])))
     plan = planned(problem_of(replace(graph, ops=ops, tensors=tensors), 15), host_at(20), ["recompute:*"])
     assert (plan.metrics.bytes_over_limit, plan.step_time_ns) == (0, 52)
 

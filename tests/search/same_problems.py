@@ -35,9 +35,7 @@ def _constrained(source: str, machine: str, **rest: Any) -> Problem:
     names = [op.name for op in _graph(source).ops if op.kind != "view"]
     devices = [device.name for device in load_machine(machine).devices]
     constraints = Constraints(
-        pins=((names[10], devices[-1]),),
-        forbids=((names[20], devices[0]),),
-        colocations=((names[30], names[40]),),
+        pins=((names[10], devices[-1]),), forbids=((names[20], devices[0]),), colocations=((names[30], names[40]),)
     )
     return _committed(source, machine, constraints=constraints, **rest)
 

@@ -80,10 +80,7 @@ def test_list_passes_over_a_full_device() -> None:
 
 def test_list_reserves_the_parameters_of_a_whole_group() -> None:
     # a alone would fit d0 (4 of 10 bytes), but c must stand with it and reads 9 bytes of parameters.
-    tensors = (
-        Tensor(name="wa", size_bytes=4, role="parameter"),
-        Tensor(name="wc", size_bytes=9, role="parameter"),
-    )
+    tensors = (Tensor(name="wa", size_bytes=4, role="parameter"), Tensor(name="wc", size_bytes=9, role="parameter"))
     ops = (Op(name="a", kind="other", inputs=(0,)), Op(name="b", kind="other"), Op(name="c", kind="other", inputs=(1,)))
     problem = Problem(
         graph=Graph(name="group", ops=ops, tensors=tensors),

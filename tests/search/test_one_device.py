@@ -51,9 +51,7 @@ def test_single_device_finds_the_order_that_needs_least() -> None:
 @pytest.mark.parametrize(("evaluations", "spent"), [(1, 1), (2, 2), (9, 3)])
 def test_blocking_transfers_are_tried_early_late_and_batched_within_the_budget(evaluations: int, spent: int) -> None:
     problem = problem_of(
-        PAIR,
-        machine_of(2, Link(latency_ns=1), "blocking"),
-        constraints=Constraints(pins=(("a", "d0"), ("b", "d1"))),
+        PAIR, machine_of(2, Link(latency_ns=1), "blocking"), constraints=Constraints(pins=(("a", "d0"), ("b", "d1")))
     )
     # Both devices give the same placement here, so only the first is tried: 8 bytes fit without a limit.
     result = METHODS["input-order"].solve(problem, SearchRun(Budget(evaluations=evaluations)))

@@ -34,11 +34,7 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     ids=["a full disk", "an interruption"],
 )
 def test_what_ends_a_write_half_way_leaves_the_old_file_and_no_other(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    error: BaseException,
-    expected: type[BaseException],
-    sentence: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, expected: type[BaseException], sentence: str
 ) -> None:
     write_atomically(tmp_path / "a", b"old")
 

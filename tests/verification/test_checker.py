@@ -364,11 +364,7 @@ def test_that_nothing_fits_must_be_proven(limits: tuple[int, int], says: list[st
 def test_demands_that_the_placement_meets_are_no_problem() -> None:
     plan, graph, time_ns = right_plan(limits=(1024, 1024))
     met = _with_options(
-        plan,
-        memory_limit="1KiB",
-        pins={"tail": "d1", "[ab]": 0},
-        forbids={"c": "0"},
-        colocate=[["a", "b"], ["tail"]],
+        plan, memory_limit="1KiB", pins={"tail": "d1", "[ab]": 0}, forbids={"c": "0"}, colocate=[["a", "b"], ["tail"]]
     )
     assert check_plan(met, graph, time_ns) == []
 

@@ -101,10 +101,7 @@ def test_a_line_is_over_the_graphs_that_all_its_points_have() -> None:
     # On a alone: 10% with 1,000 evaluations, 20% with 5,000. BRKGA and etf have one limit, so no line.
     assert list(lines) == ["x"]
     points: list[Any] = [(limit, mean.value, mean.num_graphs) for limit, mean in lines["x"]]
-    assert points == [
-        (1000, pytest.approx(10.0), 1),
-        (5000, pytest.approx(20.0), 1),
-    ]
+    assert points == [(1000, pytest.approx(10.0), 1), (5000, pytest.approx(20.0), 1)]
 
 
 def test_the_front_is_what_no_other_point_beats_in_both() -> None:

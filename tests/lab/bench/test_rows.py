@@ -47,16 +47,7 @@ def test_a_file_that_was_cut_off_loses_its_last_row_only(folder: Path, cut: int)
     assert read_results(folder)[1:] == ([*kept, replace(ROW, seed=9)], [])
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        b"\x00\x00\x00",
-        b"[1, 2]",
-        b'{"graph":"a"}',
-        b'"text"',
-        b"{" * 100_000,
-    ],
-)
+@pytest.mark.parametrize("damage", [b"\x00\x00\x00", b"[1, 2]", b'{"graph":"a"}', b'"text"', b"{" * 100_000])
 def test_a_damaged_line_is_named_and_set_aside_and_the_rest_kept(folder: Path, damage: bytes) -> None:
     path = folder / "rows.jsonl"
     lines = path.read_bytes().splitlines()

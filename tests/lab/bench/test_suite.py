@@ -146,10 +146,7 @@ def test_a_graph_that_is_named_like_a_copy_is_refused(tmp_path: Path) -> None:
         ('graphs = "some.graphs.gz"\ncontrol = "sometimes"', "control is 'sometimes'"),
         ('graphs = "some.graphs.gz"\ncopies = -1', "copies is -1; it must be a whole number from 0 to 1,000"),
         ('graphs = "some.graphs.gz"\ncopies = 99999999', "copies is 99999999; it must be"),
-        (
-            'graphs = "some.graphs.gz"\nmemory_share = 0',
-            "memory_share is 0; it must be a number above 0",
-        ),
+        ('graphs = "some.graphs.gz"\nmemory_share = 0', "memory_share is 0; it must be a number above 0"),
         ('graphs = "some.graphs.gz"\nmemory_share = 1.5', "memory_share is 1.5"),
         (f'graphs = "{"a" * 300}"', "File name too long"),
         ('graphs = "some.graphs.gz"\ndevices = "2xq100"', "unknown device 'q100'"),

@@ -61,12 +61,7 @@ def test_sources_of_several_kinds_become_one_set(own: Path, tmp_path: Path) -> N
     write_graph_set(tmp_path / "a.graphs.gz", [random_graph(3, 0), random_graph(3, 1)], {})
     sources: list[str | Path] = [own / "net1.json", tmp_path / "a.graphs.gz", f"{own}:net2.json"]
     assert pack(sources, tmp_path / "b.graphs.gz", "p100") == {tmp_path / "b.graphs.gz": 4}
-    assert load_graphs(tmp_path / "b.graphs.gz").labels == (
-        "net1.json",
-        "synthetic-3-0",
-        "synthetic-3-1",
-        "net2.json",
-    )
+    assert load_graphs(tmp_path / "b.graphs.gz").labels == ("net1.json", "synthetic-3-0", "synthetic-3-1", "net2.json")
 
 
 def test_too_few_graphs_are_not_split(own: Path, tmp_path: Path) -> None:

@@ -78,10 +78,7 @@ def test_a_network_whose_process_died_is_tried_once_more_alone(monkeypatch: pyte
 
 
 def test_a_process_that_dies_fails_one_network_and_the_rest_goes_on_in_order() -> None:
-    tasks = [
-        Task(networks=deadly, index=0, mode="training"),
-        Task(networks=unbuildable, index=0, mode="inference"),
-    ]
+    tasks = [Task(networks=deadly, index=0, mode="training"), Task(networks=unbuildable, index=0, mode="inference")]
     died, failed = capture_all(tasks, 2)
     assert died.failure == (
         "network 'deadly' cannot be captured for training: its process died, perhaps for want of memory"

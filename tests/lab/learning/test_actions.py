@@ -9,11 +9,7 @@ import pytest
 from instances import graph_of, machine_of, problem_of
 from scipy import stats
 
-from placewright.lab.learning.regal.actions import (
-    ActionSpace,
-    beta_parameters,
-    uniform_proposal,
-)
+from placewright.lab.learning.regal.actions import ActionSpace, beta_parameters, uniform_proposal
 from placewright.lab.learning.regal.features import fixed_op_of, heaviest_op, longest_op, op_bytes
 from placewright.lab.learning.regal.policy import expected_levels, sample
 from placewright.machine import Link
@@ -154,9 +150,7 @@ def test_no_op_is_fixed_where_devices_differ() -> None:
     slow, fast = Link(latency_ns=5), Link()
     machine = machine_of(3)
     uneven = type(machine)(
-        name="uneven",
-        devices=machine.devices,
-        links=((fast, slow, fast), (slow, fast, fast), (fast, fast, fast)),
+        name="uneven", devices=machine.devices, links=((fast, slow, fast), (slow, fast, fast), (fast, fast, fast))
     )
     assert fixed_op_of(problem_of(GRAPH, uneven)) is None
 

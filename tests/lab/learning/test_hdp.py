@@ -17,12 +17,7 @@ import torch
 
 from placewright.lab.learning.placers.features import unit_features
 from placewright.lab.learning.placers.hdp import HDP_GRAPPLER, HDP_PAPER, Hdp
-from placewright.lab.learning.placers.hierarchical_network import (
-    NEIGHBOURS,
-    GroupEmbedding,
-    neighbours,
-    with_noise,
-)
+from placewright.lab.learning.placers.hierarchical_network import NEIGHBOURS, GroupEmbedding, neighbours, with_noise
 from placewright.lab.learning.placers.placement_policy import seeded
 from placewright.problem import Problem
 

@@ -24,12 +24,7 @@ from placewright.lab.learning.egrl.network import GraphUNet, neighbours_of
 from placewright.lab.learning.egrl.observation import NUM_FEATURES, observe
 from placewright.lab.learning.egrl.policy import MapPolicy
 from placewright.lab.learning.egrl.replay import Replay
-from placewright.lab.learning.egrl.settings import (
-    GradientSettings,
-    Mode,
-    NetworkSettings,
-    evolution_settings,
-)
+from placewright.lab.learning.egrl.settings import GradientSettings, Mode, NetworkSettings, evolution_settings
 from placewright.lab.learning.egrl.solvers import LearnerName, MapLearner, policy_of
 from placewright.lab.learning.environments.memory_map import MemoryMapEnvironment, Outcomes
 from placewright.memory_levels.chip import Chip

@@ -121,11 +121,7 @@ def test_features_are_scaled_columns_and_say_who_was_visited_where_it_stands_and
     observer = Observer(task_of(problem_of(graph, machine_of(2), [10, 20, 40])))
     seen = observer.features(1, np.array([[0, 1, 0]]), np.array([[0, 10, 30]]))[:, 0]
     #  time, output, parameters; visited, being visited; start - b's, over 20; one-hot device
-    expected = [
-        [0.25, 0.5, 0, 1, 0, -0.5, 1, 0],
-        [0.5, 1, 0, 0, 1, 0, 0, 1],
-        [1, 0.25, 0, 0, 0, 1, 1, 0],
-    ]
+    expected = [[0.25, 0.5, 0, 1, 0, -0.5, 1, 0], [0.5, 1, 0, 0, 1, 0, 0, 1], [1, 0.25, 0, 0, 0, 1, 1, 0]]
     assert torch.allclose(seen, torch.tensor(expected))
 
 

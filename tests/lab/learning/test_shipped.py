@@ -52,8 +52,7 @@ def test_of_several_policies_for_a_problem_the_one_of_the_best_validation_is_tak
 
 
 @pytest.mark.parametrize(
-    ("name", "suite_name", "take", "least"),
-    [pytest.param(*score, marks=MARKS[score[1]]) for score in SCORES],
+    ("name", "suite_name", "take", "least"), [pytest.param(*score, marks=MARKS[score[1]]) for score in SCORES]
 )
 def test_a_shipped_policy_has_its_score(name: str, suite_name: str, take: int, least: float) -> None:
     suite, policy = read_suite(SUITES / f"{suite_name}.toml"), find_policy(name)

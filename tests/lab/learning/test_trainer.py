@@ -159,11 +159,7 @@ def test_steps_that_imitate_go_on_from_a_checkpoint_too(data: Path, tmp_path: Pa
     train(data, imitating, tmp_path / "parts", name="small")
     assert lines(tmp_path / "parts") == lines(tmp_path / "whole")
     keys = [set(line) for line in lines(tmp_path / "whole") if "entropy" in line]
-    assert keys == [
-        {*LOOKED_AT, "imitation_loss"},
-        {*LOOKED_AT, "imitation_loss", "reward"},
-        {*LOOKED_AT, "reward"},
-    ]
+    assert keys == [{*LOOKED_AT, "imitation_loss"}, {*LOOKED_AT, "imitation_loss", "reward"}, {*LOOKED_AT, "reward"}]
 
 
 def test_a_policy_that_is_gone_is_made_again(data: Path, undisturbed: Path, tmp_path: Path) -> None:

@@ -100,10 +100,7 @@ def test_m_etf_returns_to_a_device_whose_memory_was_freed() -> None:
 
 def test_m_etf_reserves_the_parameters_of_a_whole_group() -> None:
     # a alone would fit d0 (4 of 10 bytes), but c must stand with it and reads 9 bytes of parameters.
-    tensors = (
-        Tensor(name="wa", size_bytes=4, role="parameter"),
-        Tensor(name="wc", size_bytes=9, role="parameter"),
-    )
+    tensors = (Tensor(name="wa", size_bytes=4, role="parameter"), Tensor(name="wc", size_bytes=9, role="parameter"))
     ops = (Op(name="a", kind="other", inputs=(0,)), Op(name="b", kind="other"), Op(name="c", kind="other", inputs=(1,)))
     problem = problem_of(
         Graph(name="group", ops=ops, tensors=tensors),
