@@ -5,7 +5,6 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -71,41 +70,6 @@ def test_a_training_step_adds_the_gradients_of_the_module(name: str) -> None:
     assert_same(dict(model.named_buffers()), dict(reference.named_buffers()))
 
 
-OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
-    "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.1),
-    "momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=0.01),
-    "adam": lambda parameters: torch.optim.Adam(parameters, lr=0.01),
-    "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=0.01),
-}
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [pytest.param("sgd", marks=pytest.mark.long), "momentum", pytest.param("adam", marks=pytest.mark.long), "adamw"],
-)
-def test_an_optimizer_makes_the_steps_that_it_makes_in_eager(kind: str) -> None:
-    model, args, _ = calls()["branches"]()
-    reference = copy.deepcopy(model).train()
-    optimizer, reference_optimizer = (OPTIMIZERS[kind](each.parameters()) for each in (model, reference))
-    scheduler, reference_scheduler = (
-        torch.optim.lr_scheduler.StepLR(each, 2, 0.5) for each in (optimizer, reference_optimizer)
-    )
-    with placewright.compile(model, args, training=True, optimizer=optimizer, **QUICK) as compiled:
-        for seed in range(4):
-            torch.manual_seed(seed)
-            reference_optimizer.zero_grad()
-            expected = default_loss(reference(*args))
-            expected.backward()
-            reference_optimizer.step()
-            reference_scheduler.step()
-            torch.manual_seed(seed)
-            assert_same(compiled(*args), expected.detach())
-            scheduler.step()
-            assert_same(model.state_dict(), reference.state_dict())
-    state, expected_state = (each.state_dict()["state"] for each in (optimizer, reference_optimizer))
-    assert_same([state[key] for key in sorted(state)], [expected_state[key] for key in sorted(expected_state)])
-
-
 def test_other_shapes_are_planned_when_they_come() -> None:
     model, args, _ = calls()["branches"]()
     reference = copy.deepcopy(model).eval()
@@ -114,16 +78,6 @@ def test_other_shapes_are_planned_when_they_come() -> None:
             x = torch.randn(rows, 16)
             assert_same(compiled(x), reference(x))
         assert compiled.plan.num_graph_ops > 10
-
-
-def test_autocast_where_it_is_called_counts() -> None:
-    model, x = nn.Linear(8, 8).eval(), torch.randn(4, 8)
-    with placewright.compile(model, x, **QUICK) as compiled, torch.no_grad():
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            half = compiled(x)
-            assert half.dtype == torch.bfloat16
-            assert_same(half, model(x))
-        assert_same(compiled(x), model(x))
 
 
 def test_what_an_op_raises_names_the_op_and_leaves_a_module_that_works() -> None:

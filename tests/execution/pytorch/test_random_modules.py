@@ -4,6 +4,7 @@ Through the backend of `torch.compile` they do what they do through PyTorch's ow
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from random_modules import Case
@@ -59,7 +60,13 @@ def check(first: int, many: int = MANY, differing: Callable[[Case], list[str]] =
     assert counts["equal"] > counts["refused"]
 
 
-@pytest.mark.parametrize("first", range(0, 2 * MANY, MANY))
+def firsts(often: int, every: int, of: int) -> list[Any]:
+    """First seeds of so many tests of each run, and of those of the long ones."""
+    long = (pytest.param(first, marks=pytest.mark.long) for first in range(often * of, every, of))
+    return [*range(0, often * of, of), *long]
+
+
+@pytest.mark.parametrize("first", firsts(2, 10_200, MANY))
 def test_random_modules_run_as_in_eager(first: int) -> None:
     check(first)
 
@@ -70,18 +77,6 @@ def test_a_training_with_each_of_some_kinds_is_that_of_eager(kind: str) -> None:
         assert run(Case(CHOSEN[kind])) == []
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("first", range(2 * MANY, 10_200, MANY))
-def test_many_random_modules_run_as_in_eager(first: int) -> None:
-    check(first)
-
-
-@pytest.mark.parametrize("first", range(0, 2 * FEW, FEW))
+@pytest.mark.parametrize("first", firsts(2, 3_030, FEW))
 def test_random_modules_run_through_the_backend_as_through_pytorchs_own(first: int) -> None:
-    check(first, FEW, run_backend)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("first", range(2 * FEW, 3_030, FEW))
-def test_many_random_modules_run_through_the_backend_as_through_pytorchs_own(first: int) -> None:
     check(first, FEW, run_backend)

@@ -182,13 +182,3 @@ def test_an_address_may_be_as_ray_prints_it(monkeypatch: pytest.MonkeyPatch) -> 
             InputError, match=r"is not the address of a Ray cluster; allowed are auto, local, HOST:PORT"
         ):
             connect(address, 1)
-
-
-def test_a_run_that_every_actor_fails_at_is_given_up(path: Path, tmp_path: Path) -> None:
-    suite = read_suite(path)
-    jobs = [Job(instance=99, label="gone", runs=(RUN,)), *missing_jobs(suite.labels, [0], [RUN], [])]
-    with RayActors("local", 1) as actors:
-        rows, failures, _ = made(suite, jobs, pool_of(actors, suite, 1), tmp_path / "r")
-    assert len(rows) == 1
-    assert [(failure.label, failure.run) for failure in failures] == [("gone", RUN)]
-    assert "failed: " in failures[0].reason

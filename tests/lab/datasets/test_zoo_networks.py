@@ -102,14 +102,12 @@ def test_every_network_has_a_recorded_number_of_ops() -> None:
     assert set(ops_of("inference")) == set(NETWORKS)
 
 
-@pytest.mark.parametrize(("name", "count"), PUBLISHED.items())
+@pytest.mark.parametrize(
+    ("name", "count"),
+    # The others take a second or two each.
+    [*PUBLISHED.items(), *(pytest.param(*each, marks=pytest.mark.long) for each in PUBLISHED_LONG.items())],
+)
 def test_a_network_has_the_published_number_of_weights(name: str, count: int) -> None:
-    assert weights(name) == count
-
-
-@pytest.mark.long  # A second or two each.
-@pytest.mark.parametrize(("name", "count"), PUBLISHED_LONG.items())
-def test_every_known_network_has_the_published_number_of_weights(name: str, count: int) -> None:
     assert weights(name) == count
 
 

@@ -1,4 +1,4 @@
-"""GDP: its network against slow references, what it sees, and that it learns, alone and as a policy."""
+"""GDP: its network against slow references, what it sees, and what it is told of memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 import torch
 from instances import graph_of, machine_of, problem_of
 
-from placewright.lab.learning.environments.first_come import FirstComeEnvironment
 from placewright.lab.learning.gdp.network import GdpNetwork, GraphEmbedding, PlacerLayer, SegmentAttention, Segments
 from placewright.lab.learning.gdp.observation import NUM_FEATURES, Observation, observe
 from placewright.lab.learning.gdp.settings import GdpConfiguration, NetworkSettings
@@ -19,8 +18,6 @@ from placewright.lab.learning.placers.gdp import GDP_PAPER, Gdp, check_memory, l
 from placewright.lab.learning.placers.placement_policy import seeded
 from placewright.machine import Link
 from placewright.problem import Problem
-from placewright.search.run.budget import Budget
-from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
 SMALL = NetworkSettings(width=8, rounds=2, layers=2, heads=2, segment=4, memory=3)
@@ -239,19 +236,6 @@ def test_the_memory_that_learning_takes_is_told_before_it_begins() -> None:
 def test_at_first_all_devices_are_alike() -> None:
     fresh, _ = seeded(lambda: GdpNetwork(GdpConfiguration(network=SMALL)), 0)
     assert not fresh(observed(chains(3)))[1:].any()
-
-
-def test_it_learns_to_keep_chains_together_and_to_share_them_out() -> None:
-    # 435 ns on one device, half of that at best on two; a chain that is cut waits 300 ns for its tensor.
-    plain = chains(10, 300)
-    time_ns = np.repeat(10 + np.arange(30) // 3, 2).reshape(30, 2)
-    problem = Problem(graph=plain.graph, machine=plain.machine, time_ns=time_ns)
-    at_random = np.random.default_rng(0).integers(0, 2, (480, 30)).astype(np.int32)
-    assert FirstComeEnvironment(problem).measure(at_random).objective.min() > 600
-    method = Gdp(network=replace(SMALL, width=16), learning_rate=1e-2)
-    result = method.solve(problem, SearchRun(Budget(evaluations=482)))
-    assert result.evaluations == 482
-    assert result.metrics.step_time_ns <= 425
 
 
 def test_the_papers_baseline_is_the_mean_of_all_placements_before() -> None:

@@ -115,28 +115,6 @@ def test_rewards_are_roots_while_learning_and_ratios_at_validations() -> None:
     assert over.rewards([guide]) == [-10.0]
 
 
-def test_batch_training_gets_better_on_graphs_of_its_kind() -> None:
-    # Each unit is drawn apart: with noise that neighbours share, the first draws would be hard to beat.
-    apart = replace(TRAINING.policy, shared_noise=0.0)
-    learner = Learner(replace(TRAINING, policy=apart, samples=16), 0)
-    places = []
-    for count in (4, 6, 8):
-        problem = chains(count, 100)
-        places.append(
-            PlacedUnits(problem=problem, observation=observed(problem), measured=measured_on_one_device(problem))
-        )
-    rows = torch.nn.Parameter(torch.from_numpy(learner.weights))
-    adam = torch.optim.Adam([rows], lr=1e-2)
-    rewards = []
-    for step in range(40):
-        learner.weights = rows.detach().numpy().copy()
-        found = [learner.policy_gradient(place, range(16 * step, 16 * step + 16)) for place in places]
-        rewards.append(np.mean([estimate.rewards for estimate in found]))
-        rows.grad = torch.from_numpy(np.mean([estimate.gradient for estimate in found], axis=0))
-        adam.step()
-    assert np.mean(rewards[-5:]) > np.mean(rewards[:5]) + 0.2
-
-
 def test_a_training_that_was_interrupted_goes_on_to_the_same_weights(data: Path, tmp_path: Path) -> None:
     def stop(progress: Any) -> None:
         if progress.step == 3:

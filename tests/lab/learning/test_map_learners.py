@@ -281,24 +281,6 @@ def test_a_target_follows_by_tau() -> None:
     assert old.weight.item() == 1.5
 
 
-def test_the_actor_comes_to_prefer_what_the_replay_says_is_worth_more() -> None:
-    # Worth 1 where the first op's weights are in level 0, else 0.
-    gradient = GradientSettings(batch=16, actor_rate=0.01, critic_rate=0.01)
-    sac = DiscreteSac(observe(convolutions()), 3, NETWORK, gradient, seed=0)
-    random, replay = np.random.default_rng(0), Replay(100)
-    actions = random.integers(0, 3, (100, 5, 2)).astype(np.uint8)
-    replay.add(Outcomes(rewards=(actions[:, 0, 0] == 0).astype(np.float64), executed=actions))
-
-    def probability() -> float:
-        with torch.no_grad():
-            return float(torch.softmax(sac.actor(sac.nodes, sac.one), dim=-1)[0, 0, 0])
-
-    before = probability()
-    for _ in range(80):
-        sac.learn(replay, random)
-    assert probability() > before + 0.4
-
-
 @pytest.mark.parametrize("name", ["pg", "egrl"])
 def test_gradient_steps_that_a_generation_leaves_over_are_taken_later(
     name: LearnerName, monkeypatch: pytest.MonkeyPatch

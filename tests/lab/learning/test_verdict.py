@@ -1,8 +1,7 @@
-"""Whether a training learns: what is looked at, what stops it, and toys that a learner must master."""
+"""Whether a training learns: what is looked at, and what stops it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -12,11 +11,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the torch extra is not installed")
 
-from placewright.lab.learning.algorithms.reinforce import Reinforce  # noqa: E402
 from placewright.lab.learning.decisions import Decisions, decisions_of, mean_decisions  # noqa: E402
-from placewright.lab.learning.regal.configuration import CONFIGURATIONS, PolicyConfiguration  # noqa: E402
+from placewright.lab.learning.regal.configuration import CONFIGURATIONS  # noqa: E402
 from placewright.lab.learning.regal.features import Features  # noqa: E402
-from placewright.lab.learning.regal.network import PolicyNetwork, ValueNetwork  # noqa: E402
+from placewright.lab.learning.regal.network import ValueNetwork  # noqa: E402
 from placewright.lab.learning.verdict import LINES, reason_to_stop, what_was_learned  # noqa: E402
 
 
@@ -96,82 +94,9 @@ def test_lines_without_numbers_that_earlier_versions_wrote_stop_nothing() -> Non
 def test_a_value_function_begins_at_the_reward_of_the_search_without_guidance(name: str) -> None:
     torch.manual_seed(0)
     configuration = replace(CONFIGURATIONS[name], rounds=1)
-    value = ValueNetwork(configuration)(observation(chain(6, 1, 0), configuration))
+    ops = np.arange(6, dtype=np.int32)
+    op = np.zeros((6, configuration.num_op_features), np.float32)
+    op[:, :2] = [[0, 1], [1, 0], [0, 0], [1, 0], [0, 0], [1, 0]]
+    features = Features(op=op, edge=np.zeros((5, 3), np.float32), source=ops[:-1], target=ops[1:])
+    value = ValueNetwork(configuration)(SimpleNamespace(features=features))
     assert float(value) == pytest.approx(-1.0, abs=0.3)
-
-
-def chain(size: int, hops: int, seed: int) -> tuple[Features, np.ndarray]:
-    """Ops in a row, and the level that each should choose: 1 where the op so many before it is marked."""
-    marked = np.random.default_rng(seed).integers(2, size=size)
-    ops = np.arange(size, dtype=np.int32)
-    op = np.zeros((size, 2), np.float32)
-    op[:, 0] = marked
-    op[:, 1] = ops < hops  # they have no such op, and choose 0
-    edge = np.zeros((size - 1, 3), np.float32)
-    right = np.concatenate([np.zeros(hops, np.int64), marked[: size - hops]])
-    return Features(op=op, edge=edge, source=ops[:-1], target=ops[1:]), right
-
-
-def observation(made: tuple[Features, np.ndarray], configuration: PolicyConfiguration) -> Any:
-    features, right = made
-    op = np.zeros((len(features.op), configuration.num_op_features), np.float32)
-    op[:, :2] = features.op
-    return SimpleNamespace(features=replace(features, op=op), right=right)
-
-
-class Guessing:
-    """An environment whose reward is minus the share of ops that chose wrongly."""
-
-    problem = None
-
-    def __init__(self, observation: Any) -> None:
-        self.observation = observation
-
-    def rewards(self, guides: Sequence[Any], seeds: Sequence[int]) -> list[float]:
-        return [-float((guide[:, 0] != self.observation.right).mean()) for guide in guides]
-
-
-class Network(PolicyNetwork):
-    def guide(self, problem: Any, observation: Any, actions: Any) -> Any:
-        return actions
-
-
-@pytest.mark.parametrize("hops", [1, 2])
-def test_a_graph_network_learns_what_an_op_so_many_edges_away_says(hops: int) -> None:
-    assert share_right(hops, rounds=hops) > 0.95
-
-
-def test_without_messages_an_op_knows_nothing_of_its_neighbours() -> None:
-    assert share_right(1, rounds=0) < 0.65  # half of them by chance
-
-
-def share_right(hops: int, rounds: int) -> float:
-    """On unseen chains, after some steps of REINFORCE."""
-    torch.manual_seed(1)
-    configuration = PolicyConfiguration(
-        objective="step-time",
-        rounds=rounds,
-        width=16,
-        update="gru",
-        aggregation="mean",
-        placement_levels=2,
-        scheduling_levels=0,
-        normalisation="graph",
-    )
-    network = Network(configuration)
-    learner = Reinforce(network=network, networks=network)
-    adam = torch.optim.Adam(network.parameters(), lr=1e-2)
-    for step in range(150):
-        environment = Guessing(observation(chain(32, hops, step), configuration))
-        found = learner.gradient(environment, range(16 * step, 16 * step + 16))  # type: ignore[arg-type]
-        start = 0
-        for weight in network.parameters():
-            weight.grad = torch.from_numpy(found.gradient[start : start + weight.numel()]).reshape(weight.shape)
-            start += weight.numel()
-        adam.step()
-    right = []
-    for seed in range(1000, 1010):
-        unseen = observation(chain(32, hops, seed), configuration)
-        actions = network.distribution(unseen).choose(0)
-        right.append((actions[:, 0] == unseen.right).mean())
-    return float(np.mean(right))
