@@ -28,15 +28,6 @@ def flops_of(graph: Graph) -> int:
     return total
 
 
-def flops_by_kind(graph: Graph, *kinds: str) -> int:
-    """Operations of the ops of some kinds."""
-    return sum(
-        count_flops(op, [graph.tensors[t] for t in op.inputs], [graph.tensors[t] for t in op.outputs])
-        for op in graph.ops
-        if op.kind in kinds
-    )
-
-
 def floats(*shape: int) -> Any:
     return jax.ShapeDtypeStruct(shape, jnp.float32)
 

@@ -148,26 +148,12 @@ def test_a_closed_standard_output_is_no_crash(saved: Path) -> None:
     assert (outcome.returncode, outcome.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("command", [("inspect", "@"), ("plan", "@", "-d", "2xp100"), ("devices", "list")])
-def test_an_early_ctrl_c_is_one_line_and_130(command: tuple[str, ...], model: Path) -> None:
-    arguments = [str(model) if argument == "@" else argument for argument in command]
-    # The signal arrives with the first import of the command's table, before any handler of a command.
-    script = (
-        "import builtins, os, signal, sys; from placewright import cli; load = builtins.__import__\n"
-        "def interrupted(name, *rest):\n"
-        "    if name == 'placewright.cli.app': os.kill(os.getpid(), signal.SIGINT)\n"
-        "    return load(name, *rest)\n"
-        f"builtins.__import__ = interrupted; sys.argv = ['placewright', *{arguments!r}]; cli.main()"
-    )
-    outcome = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
-    assert (outcome.returncode, outcome.stdout, outcome.stderr) == (130, "", "placewright: interrupted\n")
-
-
 @pytest.mark.parametrize(
     "module",
-    ["typing", "enum", "placewright.support.errors", "numpy", "placewright.api.functions", "placewright.cli", "typer"],
+    [
+        *("typing", "enum", "numpy", "typer", "placewright.support.errors", "placewright.api.functions"),
+        *("placewright.cli", "placewright.cli.app"),
+    ],
 )
 def test_ctrl_c_while_anything_is_still_imported_is_one_line_and_130(module: str, tmp_path: Path) -> None:
     # The signal arrives with the first import of the module, however deep in the imports of others that is.

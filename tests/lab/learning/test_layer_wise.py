@@ -17,8 +17,7 @@ from placewright.graph import Graph
 from placewright.importers.torch.module import from_torch
 from placewright.lab.datasets.zoo.unrolled import UnrolledLanguageModel, UnrolledTranslation
 from placewright.lab.datasets.zoo.workloads import with_variables
-from placewright.lab.learning.placers.layer_wise import LayerWise, layer_wise_placement
-from placewright.search.run.search_run import SearchRun
+from placewright.lab.learning.placers.layer_wise import layer_wise_placement
 
 WORDS = torch.zeros(2, 2, dtype=torch.int64)
 
@@ -96,10 +95,3 @@ def test_a_network_without_steps_is_cut_into_runs_of_as_many_layers() -> None:
     graph = from_torch(model, (torch.zeros(1, 3, 8, 8),))
     found = devices(graph, 3, "", "forward")
     assert [found[str(layer)] for layer in range(6)] == [{0}, {0}, {1}, {1}, {2}, {2}]
-
-
-def test_it_takes_one_evaluation() -> None:
-    problem = problem_of(translation(2), machine_of(2), 10)
-    result = LayerWise().solve(problem, SearchRun())
-    assert result.evaluations == 1
-    assert set(result.solution.device_of.tolist()) == {0, 1}

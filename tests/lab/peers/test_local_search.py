@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from instances import graph_of, machine_of, problem_of
 from reference import simulate, structure_of
 from strategies import problems
 
 from placewright.lab.peers.local_search import LocalSearch
-from placewright.machine import Link
 from placewright.problem import Problem
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
@@ -144,22 +142,3 @@ def test_it_is_the_slow_search_move_by_move(problem: Problem, seed: int, **field
     result = method.solve(problem, SearchRun(Budget(evaluations=40), seed=seed))
     fitness = SlowSearch(problem, method, seed).run(40)
     assert result.metrics.fitness(problem.objective)[: len(fitness)] == fitness
-
-
-def test_two_chains_end_up_on_a_device_each() -> None:
-    # Two chains of three ops of 10 ns: 30 ns apart, 60 ns together; a transfer would add 1000 ns.
-    reads = {"a": ("", 4), "x": ("", 4), "b": ("a", 4), "y": ("x", 4), "c": ("b", 4), "z": ("y", 4)}
-    problem = problem_of(graph_of(reads), machine_of(2, Link(latency_ns=1000)), 10)
-    result = LocalSearch(accept_equal=True).solve(problem, SearchRun(Budget(evaluations=500)))
-    assert result.metrics.step_time_ns == 30
-    assert result.metrics.num_transfers == 0
-
-
-def test_a_solution_sends_each_tensor_right_after_its_producer() -> None:
-    problem = problem_of(graph_of({"a": ("", 4), "b": ("a", 4), "c": ("a", 4), "d": ("b c", 4)}), machine_of(2), 10)
-    solution = LocalSearch(starts=1).solve(problem, SearchRun(Budget(evaluations=1), seed=3)).solution
-    order, producer = solution.order.tolist(), problem.lowered.producer.tolist()
-    senders = [order[place - 1] for place, (_, destination) in enumerate(order) if destination >= 0]
-    tensors = [index for index, destination in order if destination >= 0]
-    assert tensors
-    assert senders == [[producer[tensor], -1] for tensor in tensors]
