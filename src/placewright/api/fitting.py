@@ -1,59 +1,76 @@
-"""`placewright.fit`: a training step of a PyTorch module that keeps a memory limit."""
+"""`placewright.fit`: training steps of a PyTorch module that keep a memory limit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from placewright.api.arguments import bytes_or_none
-from placewright.api.running import compile
-from placewright.support.errors import InputError, shown
+from placewright.api.ordering import FUSED_SHARE
+from placewright.api.running import check_module, compile
+from placewright.support.errors import InputError, MissingExtraError, shown
 
 if TYPE_CHECKING:
     from torch import nn
     from torch.optim import Optimizer
 
     from placewright.api.compiled import Compiled
+    from placewright.api.fitted_module import FittedModule
+
+#: What computes the ops: PyTorch's own kernels, or those that Inductor writes.
+BACKENDS = ("eager", "inductor")
 
 
 def fit(
     model: nn.Module,
-    args: Any,
-    memory_limit: int | str,
+    args: Any = None,
+    memory_limit: int | str | None = None,
     *,
     kwargs: Mapping[str, Any] | None = None,
     loss: Callable[[Any], Any] | None = None,
     optimizer: Optimizer | None = None,
+    backend: str = "eager",
     **options: Any,
-) -> Compiled:
-    """Compile a training step of a PyTorch module that stays within a memory limit, on the device where it lies.
+) -> Compiled | FittedModule:
+    """Keep a training step of a PyTorch module within a memory limit, on the device where the module lies.
 
     Where the step does not fit, some of its ops run again, so that what they make need not be held meanwhile: those
     for which the step gets least slower. Results and gradients are the module's.
 
+    `fit(model, args, memory_limit)` returns a step to call, which PyTorch's own kernels compute.
+    `fit(model, memory_limit, backend="inductor")` returns a module in place of the model for any training loop, and
+    Inductor compiles its forward and backward.
+
     Parameters
     ----------
     model
-        Run in training mode. All of its parameters and buffers lie on one device: the CPU, or one GPU.
+        All of its parameters and buffers lie on one device: the CPU, or one GPU. A step runs it in training mode.
     args, kwargs
-        What it is called with; one tensor stands for a tuple of it. Other shapes are planned when they first come, and
-        refused as here where nothing fits.
+        What a step calls it with; one tensor stands for a tuple of it. Without them it is planned at the first call.
+        Other shapes are planned when they first come, and refused as here where nothing fits.
     memory_limit
-        Bytes, or text like "8GiB", for parameters, gradients, activations and the states of `optimizer` together.
-        Gradients that are there before a step count as well; where they come first, the step is planned anew.
+        Bytes, or text like "8GiB", for parameters, gradients, activations and the states of `optimizer` together; the
+        second argument where there are no `args`. Gradients that are there before a step count as well; where they
+        come first, the step is planned anew.
     loss
-        Makes a scalar of the module's output; by default its `.loss`, or the scalar it returns, or the sum of the means
-        of what it returns.
+        Of a step: makes a scalar of the module's output; by default its `.loss`, or the scalar it returns, or the sum
+        of the means of what it returns.
     optimizer
-        Of any class of `torch.optim`, that holds the module's parameters: a call makes its step and sets the gradients
-        to none. Its states count, and so do those of its own step.
+        Of any class of `torch.optim`, that holds the module's parameters. Its states count, and so do those of its own
+        step. A step makes the optimizer's step, too, and sets the gradients to none. A module that Inductor compiles
+        counts any optimizer from its first step on.
+    backend
+        "eager" or "inductor".
     options
-        As `placewright.compile` takes them: `keep`, `profile`, `evaluations` and so on.
+        As `placewright.compile` takes them, `keep`, `profile`, `evaluations` and so on, or for "inductor" as
+        `placewright.inductor_options` does.
 
     Returns
     -------
-    Compiled
-        A call is a training step. It returns the loss and adds to the gradients; `plan.reruns` are what runs again.
+    Compiled or FittedModule
+        A call of the first is a training step. It returns the loss and adds to the gradients; `plan.reruns` are what
+        runs again. The second is what `torch.compile` would return, with `graphs` and `peak_bytes`.
 
     Raises
     ------
@@ -67,9 +84,19 @@ def fit(
     --------
     >>> step = placewright.fit(model, (inputs, labels), "8GiB", optimizer=optimizer)  # doctest: +SKIP
     >>> loss = step(inputs, labels)  # doctest: +SKIP
+    >>> model = placewright.fit(model, "8GiB", backend="inductor")  # doctest: +SKIP
     """
+    if memory_limit is None and isinstance(args, int | str):
+        args, memory_limit = None, args
     if (limit := bytes_or_none("memory_limit", memory_limit)) is None:
         raise InputError("memory_limit is None; it must be bytes or a size like '8GiB'")
+    if backend not in BACKENDS:
+        raise InputError(f"backend is {shown(backend)}; it is one of {', '.join(BACKENDS)}")
+    if backend == "inductor":
+        if args is not None or kwargs or loss is not None:
+            raise InputError("backend='inductor' gives a module that is planned at its first call; leave out args, "
+                             "kwargs and loss")
+        return _fitted_module(model, limit, optimizer, **options)
     return compile(
         model,
         args,
@@ -81,6 +108,30 @@ def fit(
         memory_limit=limit,
         **options,
     )
+
+
+def _fitted_module(
+    model: nn.Module,
+    limit: int,
+    optimizer: Optimizer | None,
+    *,
+    fused_share: float = FUSED_SHARE,
+    keep: Sequence[str] = (),
+    **options: Any,
+) -> FittedModule:
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtraError("PyTorch", "torch", "running a plan")
+    from placewright.api.fitted_module import FittedModule, Limit
+    from placewright.execution.pytorch.machine import torch_machine
+
+    kept = Limit(
+        memory_limit=limit,
+        machine=torch_machine(_device_of(check_module(model))),
+        fused_share=fused_share,
+        keep=keep,
+        options=options,
+    )
+    return FittedModule(model, kept, () if optimizer is None else (optimizer,))
 
 
 def _device_of(model: nn.Module) -> str:

@@ -60,6 +60,8 @@ class FittedGraph:
 class MemoryPartitioner(CustomPartitionerFn):
     """Parts each joint graph as a plan says that keeps a memory limit.
 
+    beside: how a refusal says what is in use beside the graph.
+
     Attributes
     ----------
     graphs
@@ -73,6 +75,7 @@ class MemoryPartitioner(CustomPartitionerFn):
         fused_share: float,
         keep: Sequence[str],
         options: Mapping[str, Any],
+        beside: str = "",
     ) -> None:
         self.graphs: list[FittedGraph] = []
         self._machine = machine
@@ -80,6 +83,7 @@ class MemoryPartitioner(CustomPartitionerFn):
         self._fused_share = fused_share
         self._keep = tuple(keep)
         self._options = dict(options)
+        self._beside = beside
 
     def __call__(
         self, gm: fx.GraphModule, joint_inputs: Sequence[object], **kwargs: Any
@@ -126,10 +130,10 @@ class MemoryPartitioner(CustomPartitionerFn):
             tried = _tried(self._limit, planned, lambda plan: fitted(plan, joint.parted(plan.reruns, static)))
             within = [each for each in tried if each.peak_bytes <= self._limit]
             if not within:
-                nearest = format_bytes(min(each.peak_bytes for each in (found, *tried)))
+                nearest = min((each.peak_bytes for each in tried), default=planned(self._limit).peak_bytes[0])
                 raise InputError(
                     f"no plan was found for a training step within {format_bytes(self._limit)}; the one nearest to it "
-                    f"takes {nearest}"
+                    f"takes {format_bytes(nearest)}{self._beside}"
                 )
             found = min(within, key=lambda each: each.plan.step_time_ns)
         saved = _saved_bytes(found.parts[0], num_outputs)

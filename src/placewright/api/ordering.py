@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 #: Inductor would put some nodes that read the same into one kernel, from which on all lives that they make; hold memory
 #: that nothing is in until something of the same size comes; and compute what is read twice where it is read, so that
 #: what it is made of lives until then. Only what the plan runs again is to be computed again.
-_AS_PLANNED = {"cpp.max_horizontal_fusion_size": 1, "allow_buffer_reuse": False, "realize_reads_threshold": 2}
+AS_PLANNED = {"cpp.max_horizontal_fusion_size": 1, "allow_buffer_reuse": False, "realize_reads_threshold": 2}
+
+#: What share of the time for their bytes elementwise ops take that Inductor computes in the kernels that read them.
+FUSED_SHARE = 0.02
 
 
 def inductor_pass(plan: Plan | None = None, *, devices: Any = "cpu", **options: Any) -> InductorPass:
@@ -63,7 +66,7 @@ def inductor_options(
     *,
     memory_limit: int | str,
     devices: Any = "cpu",
-    fused_share: float = 0.02,
+    fused_share: float = FUSED_SHARE,
     keep: Sequence[str] = (),
     **options: Any,
 ) -> dict[str, Any]:
@@ -113,4 +116,4 @@ def inductor_options(
     if (limit := bytes_or_none("memory_limit", memory_limit)) is None:
         raise InputError("memory_limit is None; it must be bytes or a size like '8GiB'")
     partitioner = MemoryPartitioner(machine, limit, fused_share, keep, options)
-    return {"custom_partitioner_fn": partitioner, **_AS_PLANNED}
+    return {"custom_partitioner_fn": partitioner, **AS_PLANNED}

@@ -52,7 +52,8 @@ def compile(
     model
         Run in evaluation mode, or in training mode with `training`.
     args, kwargs
-        What it is called with; other shapes are planned when they first come. One tensor stands for a tuple of it.
+        What it is called with; other shapes are planned when they first come. One tensor stands for a tuple of it. None
+        for `args`: planned at the first call.
     devices
         "cpu:0,cpu:1" or a list of such names: they share the cores that this process may use. "cuda:0" is a GPU, and
         "cuda:0/0" and "cuda:0/1" are streams of one; they may stand beside CPU devices.
@@ -124,17 +125,18 @@ def compile(
         measure_placements=measure_placements,
     )
     machine = known.machine(devices, recorded=cuda_graph)[0]
-    call = Call(model=_checked(model), training=training, loss=loss, optimizer=optimizer)
+    call = Call(model=check_module(model), training=training, loss=loss, optimizer=optimizer)
     compiled = Compiled(call, Devices(machine, known), wishes, verify=verify)
     try:
-        compiled.prepare(*positional(args), **(kwargs or {}))
+        if args is not None:
+            compiled.prepare(*positional(args), **(kwargs or {}))
     except BaseException:
         compiled.close()
         raise
     return compiled
 
 
-def _checked(model: Any) -> Any:
+def check_module(model: Any) -> Any:
     """The module. Raises InputError for what PyTorch cannot capture."""
     import torch
 

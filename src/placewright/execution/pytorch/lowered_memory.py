@@ -72,9 +72,11 @@ class LoweredStep:
         with _on_fake_tensors(mode):
             # Inductor may save a copy of a weight that lies otherwise in place of the weight.
             given = [saved[name] if name in saved else _like(value) for name, value in read.items()]
+            # Autograd holds the gradients that backward gets until it is over.
+            tangents = [tensor for name, tensor in zip(read, given, strict=True) if name not in saved]
             del saved
             second = _Counting(self._workspaces)
-            second.note(outlive.values())
+            second.note([*outlive.values(), *tangents])
             second.run(call, given)
         return max(first.peak, second.peak)
 

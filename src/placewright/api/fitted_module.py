@@ -1,0 +1,264 @@
+"""A module whose forward and backward Inductor compiles within a memory limit.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+import torch
+from torch import nn
+from torch._dynamo.eval_frame import OptimizedModule
+from torch._functorch import config as functorch_config
+from torch._inductor.compile_fx import compile_fx
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from placewright.api.dynamo import passed_through
+from placewright.api.inductor_memory import FittedGraph, MemoryPartitioner
+from placewright.api.ordering import AS_PLANNED
+from placewright.execution.pytorch.optimizer_memory import optimizer_memory
+from placewright.machine import Machine
+from placewright.support.errors import InputError
+from placewright.support.quantities import format_bytes
+
+#: How often PyTorch may compile a module anew, for other shapes or for other values that its Python reads.
+_MOST_CAPTURES = 64
+#: How names of methods begin that write to a log.
+_LOGS = ("debug", "info", "warn", "error", "critical", "fatal", "exception", "log")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """memory_limit: bytes. The rest as `placewright.inductor_options` takes it."""
+
+    memory_limit: int
+    machine: Machine
+    fused_share: float
+    keep: Sequence[str]
+    options: Mapping[str, Any]
+
+
+@dataclass(kw_only=True, eq=False)
+class _Graph:
+    """One graph that Inductor compiled. read: identities of tensors of the module among its arguments. fitted: empty
+    for a graph without a backward pass. beside: bytes in use beside it, but for those of the optimizer and gradients
+    that are there before a step."""
+
+    read: frozenset[int]
+    fitted: list[FittedGraph]
+    beside: int
+
+    @property
+    def peak_bytes(self) -> int:
+        return self.beside + max((each.peak_bytes for each in self.fitted), default=0)
+
+
+class _Backend:
+    """What PyTorch calls with the graphs of one module.
+
+    room: bytes that are left for the optimizer's states and gradients that are there before a step.
+    """
+
+    def __init__(self, model: nn.Module, limit: Limit, room: int) -> None:
+        self._model = weakref.ref(model)
+        self._limit = limit
+        self.room = room
+        self.graphs: list[_Graph] = []
+        self._now = threading.local()
+
+    def begin(self) -> None:
+        """Before each call of the module."""
+        self._now.ran = []
+
+    def has_room(self, size: int) -> bool:
+        """Whether all graphs keep the limit beside so many bytes."""
+        most = max((graph.peak_bytes for graph in self.graphs if graph.fitted), default=0)
+        return most + size <= self._limit.memory_limit or size <= self.room
+
+    def __call__(self, module: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        """Compiles one graph. Raises InputError where no plan keeps the limit."""
+        beside, read = self._beside(example_inputs)
+        limit = self._limit
+        partitioner = MemoryPartitioner(
+            limit.machine,
+            max(0, limit.memory_limit - self.room - beside),
+            limit.fused_share,
+            limit.keep,
+            limit.options,
+            f"; {format_bytes(self.room + beside)} are in use beside it" if self.room + beside else "",
+        )
+        graph = _Graph(read=read, fitted=partitioner.graphs, beside=beside)
+        # A graph from that cache has no plan. Its kernels come from Inductor's.
+        with passed_through(), functorch_config.patch(enable_autograd_cache=False):
+            compiled = compile_fx(
+                module, example_inputs, config_patches={"custom_partitioner_fn": partitioner, **AS_PLANNED}
+            )
+        self.graphs.append(graph)
+
+        def run(*arguments: Any) -> Any:
+            if (ran := getattr(self._now, "ran", None)) is not None:
+                ran.append(graph)
+            return compiled(*arguments)
+
+        return run
+
+    def _beside(self, example_inputs: Sequence[Any]) -> tuple[int, frozenset[int]]:
+        """Bytes in use beside a graph of a call that has come so far: tensors of the module that it does not read, what
+        earlier graphs keep for their backward, and gradients of later graphs, whose backward comes before. And which
+        tensors it reads."""
+        ran: list[_Graph] = getattr(self._now, "ran", None) or []
+        model = self._model()
+        assert model is not None
+        held = [*model.parameters(), *model.buffers()]
+        read = frozenset(id(value) for value in example_inputs) & {id(value) for value in held}
+        before = read.union(*(graph.read for graph in ran))
+        unread = sum(each.nbytes for each in held if id(each) not in read)
+        later = sum(each.nbytes for each in held if each.requires_grad and id(each) not in before)
+        saved = sum(each.saved_bytes for graph in ran for each in graph.fitted)
+        return unread + (later if torch.is_grad_enabled() else 0) + saved, read
+
+
+class FittedModule(OptimizedModule):
+    """What `placewright.fit(model, memory_limit, backend="inductor")` returns: the module, as `torch.compile` wraps it.
+
+    Forward and backward keep the limit in any loop, and leave out what the module's forward logs. What is in use beside them counts as it is found: states of the
+    optimizer that has made a step of the module's parameters, and gradients that are there when a step begins. Where
+    either comes for the first time and there is no room for it, the next call compiles the module anew.
+
+    Attributes
+    ----------
+    graphs
+        What was planned for each graph with a backward pass, in the order of compiling.
+    peak_bytes
+        What a step holds at the most, with what is in use beside it.
+    """
+
+    #: Names that `OptimizedModule` would set on the module that it wraps.
+    _limit: Any = None
+    _backend: Any = None
+    _optimizers: Any = None
+    _hook: Any = None
+    _compiled: Any = None
+
+    def __init__(self, model: nn.Module, limit: Limit, optimizers: Iterable[Optimizer] = ()) -> None:
+        needed = [_needed_bytes(model, optimizer) for optimizer in optimizers]
+        if needed and max(needed) > limit.memory_limit:
+            raise InputError(
+                f"the optimizer's step needs at least {format_bytes(max(needed))}, for parameters, their gradients, its "
+                f"states and what it computes with, and the limit is {format_bytes(limit.memory_limit)}"
+            )
+        known = weakref.WeakSet(optimizers)
+        backend = _Backend(model, limit, sum(optimizer_memory(each).state_bytes for each in known))
+        super().__init__(model, torch._dynamo.optimize(backend, dynamic=False))
+        self._limit, self._backend, self._optimizers = limit, backend, known
+        own = weakref.ref(self)
+
+        def stepped(optimizer: Optimizer, *_: Any) -> None:
+            if (module := own()) is not None:
+                module._note(optimizer)
+
+        self._hook = register_optimizer_step_post_hook(stepped)
+        weakref.finalize(self, self._hook.remove)
+
+    def _initialize(self) -> None:
+        super()._initialize()
+        self._compiled = self.forward
+        own = weakref.ref(self)
+
+        # Trainers wrap this, as in autocast, and choose arguments by their names.
+        @wraps(self._orig_mod.forward)
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            module = own()
+            assert module is not None
+            return module._compiled(*args, **kwargs)
+
+        self.forward = forward
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the module."""
+        if torch.is_grad_enabled():
+            self._make_room()
+        self._backend.begin()
+        settings = {
+            # Beyond it PyTorch would run the module as it is, without a limit.
+            "fail_on_recompile_limit_hit": True,
+            "recompile_limit": _MOST_CAPTURES,
+            # Each would part the graph in two, which are planned one after the other.
+            "ignore_logging_functions": _logging_functions(),
+        }
+        with torch._dynamo.config.patch(settings):
+            return super().__call__(*args, **kwargs)
+
+    def __reduce__(self) -> Any:
+        """A copy is compiled anew."""
+        return FittedModule, (self._orig_mod, self._limit)
+
+    @property
+    def graphs(self) -> tuple[FittedGraph, ...]:
+        """What was planned."""
+        return tuple(each for graph in self._backend.graphs for each in graph.fitted)
+
+    @property
+    def peak_bytes(self) -> int:
+        """Bytes."""
+        return self._beside() + max((graph.peak_bytes for graph in self._backend.graphs), default=0)
+
+    def _beside(self) -> int:
+        """Bytes of gradients that are there and of the optimizers' states."""
+        gradients = sum(each.grad.nbytes for each in self._orig_mod.parameters() if each.grad is not None)
+        return gradients + sum(_state_bytes(optimizer) for optimizer in self._optimizers)
+
+    def _make_room(self) -> None:
+        """Compiles anew where the plans have no room for what is in use beside them."""
+        beside = self._beside()
+        if self._backend.has_room(beside):
+            return
+        self._backend = _Backend(self._orig_mod, self._limit, beside)
+        self.dynamo_ctx = torch._dynamo.optimize(self._backend, dynamic=False)
+        forward = self.forward
+        self._initialize()
+        self.forward = forward
+
+    def _note(self, optimizer: Optimizer) -> None:
+        """After a step of any optimizer."""
+        if optimizer in self._optimizers:
+            return
+        own = {id(each) for each in self._orig_mod.parameters()}
+        if not any(id(each) in own for group in optimizer.param_groups for each in group["params"]):
+            return
+        self._optimizers.add(optimizer)
+        if (needed := _needed_bytes(self._orig_mod, optimizer)) > self._limit.memory_limit:
+            warnings.warn(
+                f"the step of {type(optimizer).__name__} holds {format_bytes(needed)}, for parameters, their gradients, "
+                f"its states and what it computes with, which is over the limit of "
+                f"{format_bytes(self._limit.memory_limit)}",
+                stacklevel=3,
+            )
+
+
+def _logging_functions() -> set[Any]:
+    """What writes to a log, with what libraries add to `logging.Logger`."""
+    return {function for name, function in vars(logging.Logger).items() if name.startswith(_LOGS) and callable(function)}
+
+
+def _state_bytes(optimizer: Optimizer) -> int:
+    return sum(
+        value.nbytes for state in optimizer.state.values() for value in state.values() if isinstance(value, torch.Tensor)
+    )
+
+
+def _needed_bytes(model: nn.Module, optimizer: Optimizer) -> int:
+    """Bytes in use in the optimizer's step: what the module holds, gradients, states and temporaries."""
+    found = optimizer_memory(optimizer)
+    gradients = {id(each): each.nbytes for group in optimizer.param_groups for each in group["params"]}
+    held = {id(each): each.nbytes for each in (*model.parameters(), *model.buffers())}
+    return sum(held.values()) + sum(gradients.values()) + found.state_bytes + found.step_bytes
