@@ -45,7 +45,7 @@ from placewright.execution.comparison import RunComparison
 from placewright.execution.pytorch.compare import compare_run, inference, training_step
 from placewright.execution.pytorch.machine import cores_by_device
 from placewright.execution.pytorch.miscaptured import OpenSizesError
-from placewright.execution.pytorch.optimizer_memory import OptimizerMemory, optimizer_memory
+from placewright.execution.pytorch.optimizer_memory import check_step_fits, needed_bytes, optimizer_memory
 from placewright.execution.pytorch.profile import unchanged
 from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.workers import Workers
@@ -54,7 +54,6 @@ from placewright.importers.torch.arguments import bind, mode_set
 from placewright.importers.torch.autocast import without_autocast
 from placewright.importers.torch.results import check_loss, default_loss
 from placewright.support.errors import InputError, shown
-from placewright.support.quantities import format_bytes
 from placewright.terminal.run_table import run_table
 
 #: What PyTorch says of a second derivative.
@@ -149,7 +148,7 @@ class Compiled:
         if call.optimizer is None:
             return max(peaks)
         found = optimizer_memory(call.optimizer)
-        return max(*(peak + found.state_bytes for peak in peaks), _needed_by(call.model, call.optimizer, found))
+        return max(*(peak + found.state_bytes for peak in peaks), needed_bytes(call.model, call.optimizer, found))
 
     @property
     def num_compiled_regions(self) -> int:
@@ -588,12 +587,7 @@ class _Variant:
     def _room_for(self, optimizer: Optimizer, limit: int) -> int:
         """Bytes of the optimizer's states. Raises InputError where its step alone does not fit."""
         found = optimizer_memory(optimizer)
-        needed = _needed_by(self._call.model, optimizer, found)
-        if needed > limit:
-            raise InputError(
-                f"the optimizer's step needs at least {format_bytes(needed)}, for parameters, their gradients, its "
-                f"states and what it computes with, and the limit is {format_bytes(limit)}"
-            )
+        check_step_fits(self._call.model, optimizer, limit, found)
         return found.state_bytes
 
 
@@ -607,13 +601,6 @@ def _sharing(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[int, ...]:
         if leaf.layout == torch.strided and not leaf.is_nested
     )
     return found if len(first) < len(found) else ()
-
-
-def _needed_by(model: nn.Module, optimizer: Optimizer, found: OptimizerMemory) -> int:
-    """Bytes in use in the optimizer's step: what the module holds, gradients, states and temporaries."""
-    gradients: dict[int, int] = {id(each): each.nbytes for group in optimizer.param_groups for each in group["params"]}
-    held: dict[int, int] = {id(each): each.nbytes for each in (*model.parameters(), *model.buffers())}
-    return sum(held.values()) + sum(gradients.values()) + found.state_bytes + found.step_bytes
 
 
 def _backend_of(planner: GraphPlanner) -> Callable[..., Any]:

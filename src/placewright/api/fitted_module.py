@@ -25,7 +25,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from placewright.api.dynamo import passed_through
 from placewright.api.inductor_memory import FittedGraph, MemoryPartitioner
 from placewright.api.ordering import AS_PLANNED
-from placewright.execution.pytorch.optimizer_memory import optimizer_memory
+from placewright.execution.pytorch.optimizer_memory import check_step_fits, optimizer_memory
 from placewright.machine import Machine
 from placewright.support.errors import InputError
 from placewright.support.quantities import format_bytes
@@ -49,9 +49,11 @@ class Limit:
 
 @dataclass(kw_only=True, eq=False)
 class _Graph:
-    """One graph that Inductor compiled. read: identities of tensors of the module among its arguments. fitted: empty
-    for a graph without a backward pass. beside: bytes in use beside it, but for those of the optimizer and gradients
-    that are there before a step."""
+    """One graph that Inductor compiled.
+
+    read: identities of tensors of the module among its arguments. fitted: empty for a graph without a backward pass.
+    beside: bytes in use beside it, but for those of the optimizer and of gradients that are there before a step.
+    """
 
     read: frozenset[int]
     fitted: list[FittedGraph]
@@ -112,9 +114,11 @@ class _Backend:
         return run
 
     def _beside(self, example_inputs: Sequence[Any]) -> tuple[int, frozenset[int]]:
-        """Bytes in use beside a graph of a call that has come so far: tensors of the module that it does not read, what
-        earlier graphs keep for their backward, and gradients of later graphs, whose backward comes before. And which
-        tensors it reads."""
+        """Bytes in use beside a graph of a call that has come so far, and which tensors of the module it reads.
+
+        These are tensors of the module that it does not read, what earlier graphs keep for their backward, and
+        gradients of later graphs, whose backward comes before.
+        """
         ran: list[_Graph] = getattr(self._now, "ran", None) or []
         model = self._model()
         assert model is not None
@@ -130,9 +134,10 @@ class _Backend:
 class FittedModule(OptimizedModule):
     """What `placewright.fit(model, memory_limit, backend="inductor")` returns: the module, as `torch.compile` wraps it.
 
-    Forward and backward keep the limit in any loop, and leave out what the module's forward logs. What is in use beside them counts as it is found: states of the
-    optimizer that has made a step of the module's parameters, and gradients that are there when a step begins. Where
-    either comes for the first time and there is no room for it, the next call compiles the module anew.
+    Forward and backward keep the limit in any loop, and leave out what the module's forward logs. What is in use beside
+    them counts as it is found: states of the optimizer that has made a step of the module's parameters, and gradients
+    that are there when a step begins. Where either comes for the first time and there is no room for it, the next call
+    compiles the module anew.
 
     Attributes
     ----------
@@ -148,16 +153,14 @@ class FittedModule(OptimizedModule):
     _optimizers: Any = None
     _hook: Any = None
     _compiled: Any = None
+    forward: Any
 
     def __init__(self, model: nn.Module, limit: Limit, optimizers: Iterable[Optimizer] = ()) -> None:
-        needed = [_needed_bytes(model, optimizer) for optimizer in optimizers]
-        if needed and max(needed) > limit.memory_limit:
-            raise InputError(
-                f"the optimizer's step needs at least {format_bytes(max(needed))}, for parameters, their gradients, its "
-                f"states and what it computes with, and the limit is {format_bytes(limit.memory_limit)}"
-            )
         known = weakref.WeakSet(optimizers)
-        backend = _Backend(model, limit, sum(optimizer_memory(each).state_bytes for each in known))
+        memory = {each: optimizer_memory(each) for each in known}
+        for optimizer, found in memory.items():
+            check_step_fits(model, optimizer, limit.memory_limit, found)
+        backend = _Backend(model, limit, sum(found.state_bytes for found in memory.values()))
         super().__init__(model, torch._dynamo.optimize(backend, dynamic=False))
         self._limit, self._backend, self._optimizers = limit, backend, known
         own = weakref.ref(self)
@@ -214,8 +217,10 @@ class FittedModule(OptimizedModule):
 
     def _beside(self) -> int:
         """Bytes of gradients that are there and of the optimizers' states."""
-        gradients = sum(each.grad.nbytes for each in self._orig_mod.parameters() if each.grad is not None)
-        return gradients + sum(_state_bytes(optimizer) for optimizer in self._optimizers)
+        parameters: list[nn.Parameter] = list(self._orig_mod.parameters())
+        gradients: int = sum(each.grad.nbytes for each in parameters if each.grad is not None)
+        states: int = sum(_state_bytes(optimizer) for optimizer in self._optimizers)
+        return gradients + states
 
     def _make_room(self) -> None:
         """Compiles anew where the plans have no room for what is in use beside them."""
@@ -236,29 +241,18 @@ class FittedModule(OptimizedModule):
         if not any(id(each) in own for group in optimizer.param_groups for each in group["params"]):
             return
         self._optimizers.add(optimizer)
-        if (needed := _needed_bytes(self._orig_mod, optimizer)) > self._limit.memory_limit:
-            warnings.warn(
-                f"the step of {type(optimizer).__name__} holds {format_bytes(needed)}, for parameters, their gradients, "
-                f"its states and what it computes with, which is over the limit of "
-                f"{format_bytes(self._limit.memory_limit)}",
-                stacklevel=3,
-            )
+        try:
+            check_step_fits(self._orig_mod, optimizer, self._limit.memory_limit, optimizer_memory(optimizer))
+        except InputError as error:
+            warnings.warn(f"{error}, which it has passed", stacklevel=3)
 
 
 def _logging_functions() -> set[Any]:
     """What writes to a log, with what libraries add to `logging.Logger`."""
-    return {function for name, function in vars(logging.Logger).items() if name.startswith(_LOGS) and callable(function)}
+    own = vars(logging.Logger).items()
+    return {function for name, function in own if name.startswith(_LOGS) and callable(function)}
 
 
 def _state_bytes(optimizer: Optimizer) -> int:
-    return sum(
-        value.nbytes for state in optimizer.state.values() for value in state.values() if isinstance(value, torch.Tensor)
-    )
-
-
-def _needed_bytes(model: nn.Module, optimizer: Optimizer) -> int:
-    """Bytes in use in the optimizer's step: what the module holds, gradients, states and temporaries."""
-    found = optimizer_memory(optimizer)
-    gradients = {id(each): each.nbytes for group in optimizer.param_groups for each in group["params"]}
-    held = {id(each): each.nbytes for each in (*model.parameters(), *model.buffers())}
-    return sum(held.values()) + sum(gradients.values()) + found.state_bytes + found.step_bytes
+    states: list[Any] = [value for state in optimizer.state.values() for value in state.values()]
+    return sum(int(value.nbytes) for value in states if isinstance(value, torch.Tensor))

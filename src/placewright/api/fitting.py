@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from placewright.api.arguments import bytes_or_none
 from placewright.api.ordering import FUSED_SHARE
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 BACKENDS = ("eager", "inductor")
 
 
+@overload
+def fit(model: nn.Module, args: int | str, *, backend: Literal["inductor"], **options: Any) -> FittedModule: ...
+@overload
+def fit(model: nn.Module, args: Any = None, memory_limit: int | str | None = None, **options: Any) -> Compiled: ...
 def fit(
     model: nn.Module,
     args: Any = None,
@@ -94,8 +98,9 @@ def fit(
         raise InputError(f"backend is {shown(backend)}; it is one of {', '.join(BACKENDS)}")
     if backend == "inductor":
         if args is not None or kwargs or loss is not None:
-            raise InputError("backend='inductor' gives a module that is planned at its first call; leave out args, "
-                             "kwargs and loss")
+            raise InputError(
+                "backend='inductor' gives a module that is planned at its first call; leave out args, kwargs and loss"
+            )
         return _fitted_module(model, limit, optimizer, **options)
     return compile(
         model,

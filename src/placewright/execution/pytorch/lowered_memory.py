@@ -12,7 +12,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 from unittest import mock
 
 import torch
@@ -235,8 +235,9 @@ def _measured(func: Any, args: Any, kwargs: Any) -> int:
         given, named = tree_map_only(torch.Tensor, _allocated, (args, kwargs))
         results: list[Any] = []
         peak = allocated_peak(lambda: results.append(func(*given, **named)))
-        before = {leaf.untyped_storage()._cdata for leaf in tree_leaves((given, named)) if isinstance(leaf, torch.Tensor)}
-        made = {
+        tensors = [leaf for leaf in tree_leaves((given, named)) if isinstance(leaf, torch.Tensor)]
+        before = {tensor.untyped_storage()._cdata for tensor in tensors}
+        made: dict[int, int] = {
             storage._cdata: storage.nbytes()
             for result in tree_leaves(results)
             if isinstance(result, torch.Tensor) and (storage := result.untyped_storage())._cdata not in before

@@ -11,9 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.weak import WeakIdKeyDictionary
+
+from placewright.support.errors import InputError
+from placewright.support.quantities import format_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +47,22 @@ def optimizer_memory(optimizer: torch.optim.Optimizer) -> OptimizerMemory:
         step_bytes = 0 if all_fused else max(0, counted.most - max(0, made))
         return OptimizerMemory(state_bytes=states, step_bytes=step_bytes)
     return OptimizerMemory(state_bytes=_bytes_of(optimizer.state.values()), step_bytes=0)
+
+
+def needed_bytes(model: nn.Module, optimizer: torch.optim.Optimizer, found: OptimizerMemory) -> int:
+    """Bytes in use in the optimizer's step: what the module holds, gradients, states and temporaries."""
+    gradients: dict[int, int] = {id(each): each.nbytes for group in optimizer.param_groups for each in group["params"]}
+    held: dict[int, int] = {id(each): each.nbytes for each in (*model.parameters(), *model.buffers())}
+    return sum(held.values()) + sum(gradients.values()) + found.state_bytes + found.step_bytes
+
+
+def check_step_fits(model: nn.Module, optimizer: torch.optim.Optimizer, limit: int, found: OptimizerMemory) -> None:
+    """Raises InputError where the optimizer's step alone is over a limit."""
+    if (needed := needed_bytes(model, optimizer, found)) > limit:
+        raise InputError(
+            f"the optimizer's step needs at least {format_bytes(needed)}, for parameters, their gradients, its states "
+            f"and what it computes with, and the limit is {format_bytes(limit)}"
+        )
 
 
 def _alone(optimizer: torch.optim.Optimizer, device: str) -> torch.optim.Optimizer:

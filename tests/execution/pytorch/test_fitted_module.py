@@ -1,0 +1,165 @@
+"""A module that Inductor compiles within a limit, in loops as people write them."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import placewright
+from placewright.execution.pytorch.memory import allocated_peak
+
+
+class Loss(nn.Module):
+    """The loss is part of the module: what a loop allocates outside of it, nobody plans."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.square().mean()
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(*[layer for _ in range(12) for layer in (nn.Linear(32, 32), nn.Tanh())], Loss())
+
+
+X = torch.randn(2048, 32)
+#: Bytes that a step of the network keeps by computing some of its results twice; it takes 3.6 MiB otherwise.
+TIGHT = 2_800_000
+
+
+def held(model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
+    """Bytes from step to step."""
+    states = [value for state in optimizer.state.values() for value in state.values()]
+    return sum(each.nbytes for each in (*model.parameters(), *model.buffers(), X, *states))
+
+
+def train(model: nn.Module, optimizer: torch.optim.Optimizer, passes: int = 1) -> None:
+    for _ in range(passes):
+        model(X).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def test_steps_hold_what_is_said_whatever_comes_to_be_in_use_beside_them() -> None:
+    """States of an optimizer that `fit` was not told of, and gradients that accumulate."""
+    plain = network()
+    optimizer = torch.optim.AdamW(plain.parameters())
+    train(plain, optimizer)
+    limit = int(0.6 * (held(plain, optimizer) + allocated_peak(lambda: train(plain, optimizer))))
+    model = placewright.fit(network(), limit, backend="inductor")
+    assert isinstance(model, nn.Module)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for passes in (1, 2):
+        train(model, optimizer, passes)
+        assert held(model, optimizer) + allocated_peak(partial(train, model, optimizer, passes)) <= limit
+    assert model.graphs[0].plan.reruns
+
+
+def test_a_loop_trains_as_it_does_without_a_limit() -> None:
+    plain, limited = network(), network()
+    model = placewright.fit(limited, TIGHT, backend="inductor")
+    for each in (torch.compile(plain, dynamic=False), model):
+        optimizer = torch.optim.SGD(each.parameters(), lr=0.1, momentum=0.9)
+        for passes in (1, 2, 1):
+            train(each, optimizer, passes)
+    for one, other in zip(plain.parameters(), limited.parameters(), strict=True):
+        torch.testing.assert_close(one, other)
+    assert model.graphs[0].plan.reruns
+
+
+def test_states_that_leave_too_little_have_the_module_compiled_anew() -> None:
+    model = placewright.fit(network(), TIGHT, backend="inductor")
+    model(X).backward()
+    first = model.graphs[0]
+    optimizer = torch.optim.AdamW(model.parameters())
+    # 50,688 bytes of parameters; twice as many of states leave less than the plan takes.
+    model._backend._limit = model._limit = placewright.api.fitted_module.Limit(
+        **{**vars(model._limit), "memory_limit": first.peak_bytes + 20_000}
+    )
+    optimizer.step()
+    optimizer.zero_grad()
+    model(X).backward()
+    assert model.graphs[0].peak_bytes < first.peak_bytes
+    assert model.peak_bytes <= first.peak_bytes + 20_000
+
+
+class Broken(nn.Module):
+    """Two graphs: the first keeps for its backward what the second must leave free."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = network()[:-1], network()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        torch._dynamo.graph_break()
+        return self.second(x)
+
+
+def test_several_graphs_keep_a_limit_together() -> None:
+    model = Broken()
+    peak = held(model, torch.optim.SGD(model.parameters())) + allocated_peak(lambda: model(X).backward())
+    model.zero_grad()
+    fitted = placewright.fit(model, int(0.9 * peak), backend="inductor")
+    for _ in range(2):
+        fitted(X).backward()
+        model.zero_grad()
+    found = sum(each.nbytes for each in (*model.parameters(), X)) + allocated_peak(lambda: fitted(X).backward())
+    assert len(fitted.graphs) == 2
+    assert found <= 0.9 * peak
+    with pytest.raises(placewright.InputError, match=r"no plan was found .* are in use beside it$"):
+        placewright.fit(Broken(), int(0.4 * peak), backend="inductor")(X)
+
+
+def test_it_stays_wrapped_by_what_a_trainer_puts_around_its_forward() -> None:
+    """As accelerate does for autocast. What it is compiled for anew must not lose it."""
+    model = placewright.fit(network()[:-1], TIGHT, backend="inductor")
+    model.forward = torch.autocast("cpu", torch.bfloat16)(model.forward)
+    assert model(X).dtype == torch.bfloat16
+    model._backend._limit = model._limit = placewright.api.fitted_module.Limit(
+        **{**vars(model._limit), "memory_limit": model.peak_bytes + 100}
+    )
+    model(X).sum().backward()
+    assert model(X).dtype == torch.bfloat16
+
+
+def test_a_copy_has_a_plan_of_its_own() -> None:
+    model = placewright.fit(network(), TIGHT, backend="inductor")
+    model(X).backward()
+    other = copy.deepcopy(model)
+    other(X).backward()
+    assert len(other.graphs) == len(model.graphs) == 1
+    assert list(model.state_dict()) == list(other.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"memory_limit": "1KiB"}, r"^no plan was found for a training step within 1\.00 KiB; the one nearest to it"),
+        ({"args": X, "memory_limit": "1GiB"}, "leave out args, kwargs and loss$"),
+        ({"memory_limit": "1GiB", "backend": "onnx"}, "backend is onnx; it is one of eager, inductor$"),
+        ({"memory_limit": None}, "memory_limit is None"),
+    ],
+)
+def test_what_cannot_be_is_refused(given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(placewright.InputError, match=sentence):
+        placewright.fit(network(), **{"backend": "inductor", **given})(X)
+
+
+def test_an_optimizer_whose_own_step_does_not_fit_is_refused_at_once() -> None:
+    """49.5 KiB of parameters, as much of gradients, twice as much of states, and foreach takes as much again."""
+    model = network()
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
+    with pytest.raises(placewright.InputError, match=r"^the optimizer's step needs at least 2"):
+        placewright.fit(model, "200KiB", backend="inductor", optimizer=optimizer)
+
+
+def test_a_step_without_example_arguments_is_planned_at_its_first_call() -> None:
+    step = placewright.fit(network(), TIGHT)
+    assert step.plans == ()
+    step(X)
+    assert step.plan.peak_bytes[0] <= TIGHT
