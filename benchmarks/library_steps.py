@@ -138,7 +138,7 @@ def fit(entry: Entry) -> Run:
     probed = optimizer_of(probe.module)
 
     def probing(wanted: int) -> Any:
-        step = placewright.fit(probe.module, args, wanted, kwargs=kwargs, optimizer=probed)
+        step = placewright.fit(probe.module, args, wanted, kwargs=kwargs, loss=default_loss, optimizer=probed)
         if not step.plans:
             # What is captured as several graphs has plans, and refuses limits, from its first call on.
             step(*args, **kwargs)
@@ -150,7 +150,7 @@ def fit(entry: Entry) -> Run:
     (args, kwargs), optimizer = example.batches[0], optimizer_of(example.module)
     seed_all(SEED)
     before, began = torch.get_rng_state(), time.process_time()
-    step = placewright.fit(example.module, args, limit.chosen, kwargs=kwargs, optimizer=optimizer)
+    step = placewright.fit(example.module, args, limit.chosen, kwargs=kwargs, loss=default_loss, optimizer=optimizer)
     seconds = time.process_time() - began
     drew = not torch.equal(before, torch.get_rng_state())
     run = stepped(example, optimizer, step, lambda: None)

@@ -29,6 +29,7 @@ from torch._dynamo.exc import (
     Unsupported,
     UserError,
 )
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.optim import Optimizer
 from torch.utils import _pytree as pytree
 
@@ -463,6 +464,8 @@ class _Variant:
         self._settings = {
             # By default PyTorch takes it that hooks of submodules stay what they are.
             "skip_nnmodule_hook_guards": False,
+            # By default it draws from its own generator where NumPy is asked for random numbers.
+            "use_numpy_random_stream": True,
             "fail_on_recompile_limit_hit": True,
             "recompile_limit": _MOST_CAPTURES,
             **({"allow_rnn": True} if has_recurrent else {}),
@@ -537,7 +540,7 @@ class _Variant:
         if self.is_whole:
             try:
                 return self._compiled(*args, **kwargs)
-            except (Unsupported, UserError, RefusedError) as error:
+            except (Unsupported, UserError, GuardOnDataDependentSymNode, RefusedError) as error:
                 if isinstance(error, RefusedError) and not isinstance(error.error, OpenSizesError):
                     raise
                 if self.planner.limit is not None:

@@ -195,6 +195,8 @@ class FittedModule(OptimizedModule):
             # Beyond it PyTorch would run the module as it is, without a limit.
             "fail_on_recompile_limit_hit": True,
             "recompile_limit": _MOST_CAPTURES,
+            # Otherwise PyTorch draws from its own generator where NumPy is asked for random numbers.
+            "use_numpy_random_stream": True,
             # Each would part the graph in two, which are planned one after the other.
             "ignore_logging_functions": _logging_functions(),
         }

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from acts import todo
@@ -360,6 +361,49 @@ def test_other_batches_are_planned_anew_and_larger_ones_refused_where_they_do_no
             step(batch(0, 8 * ROWS))
         assert_same_step(step, reference, batch(0), 9)
         assert_alike(model, reference)
+
+
+def test_a_dropout_keeps_what_eager_keeps_however_its_argument_lies() -> None:
+    """Eager draws in the order in which the tensor lies. In a vision transformer it is transposed."""
+
+    class Transposed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(COLUMNS, COLUMNS)
+
+        def forward(self, x: Any) -> Any:
+            return torch.dropout(self.linear(x).unflatten(0, (4, -1)).transpose(0, 1), 0.5, train=True).square().mean()
+
+    model, x = Transposed(), torch.randn(ROWS, COLUMNS)
+    eager = copy.deepcopy(model)
+    step = placewright.fit(model, x, "1GiB", verify=False)
+    torch.manual_seed(0)
+    step(x)
+    torch.manual_seed(0)
+    eager(x).backward()
+    for one, other in zip(model.parameters(), eager.parameters(), strict=True):
+        assert torch.equal(one.grad, other.grad)
+
+
+def test_what_numpy_draws_in_forward_is_what_eager_draws() -> None:
+    """As wav2vec2 masks its input. PyTorch would take numbers of its own generator in their place."""
+
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(COLUMNS, COLUMNS)
+
+        def forward(self, x: Any) -> Any:
+            return (self.linear(x) * torch.as_tensor(np.random.uniform(size=COLUMNS))).square().mean()
+
+    model, x = Masked(), torch.randn(ROWS, COLUMNS)
+    eager = copy.deepcopy(model)
+    step = placewright.fit(model, x, "1GiB")
+    losses = []
+    for call in (step, eager):
+        np.random.seed(0)
+        losses.append([float(call(x)) for _ in range(3)])
+    assert losses[0] == losses[1]
 
 
 def test_autocast_around_the_call_is_that_of_eager() -> None:

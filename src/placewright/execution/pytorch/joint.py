@@ -15,6 +15,7 @@ from torch import fx
 from torch._functorch._aot_autograd import descriptors
 from torch._functorch.partitioners import _extract_fwd_bwd_modules
 
+from placewright.execution.pytorch.miscaptured import OpenSizesError
 from placewright.graph import Graph, Op
 from placewright.importers.torch.capture import ancestors, capture_graph
 from placewright.importers.torch.graph import translate
@@ -133,7 +134,7 @@ class JointGraph:
     def _check(self) -> None:
         for node in self._joint.graph.nodes:
             if node.op == "call_function" and "val" not in node.meta:
-                raise InputError(f"the node {node.name} of a captured graph does not say what it makes")
+                raise OpenSizesError(f"the node {node.name} of a captured graph does not say what it makes")
             if node.op == "placeholder" and not isinstance(node.meta.get("val"), torch.Tensor):
                 raise InputError(
                     "PyTorch compiles this graph for open sizes, as it does from the second shape of an argument on, "

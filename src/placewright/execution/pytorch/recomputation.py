@@ -82,7 +82,8 @@ def _keep_mask(node: Any) -> None:
     value, kept = arguments["input"], 1.0 - arguments["p"]
     aten, graph = torch.ops.aten, node.graph
     with graph.inserting_before(node):
-        blank = added(node, aten.empty_like.default, value, dtype=torch.bool, memory_format=torch.contiguous_format)
+        # It lies as the value does, in whose order eager draws.
+        blank = added(node, aten.empty_like.default, value, dtype=torch.bool)
         mask = added(node, aten.bernoulli.p, blank, kept)
         noise = added(node, aten._to_copy.default, mask, dtype=value.meta["val"].dtype)
         # Divided as eager divides: multiplying by the inverse has other last bits.
