@@ -227,6 +227,8 @@ class FittedModule(OptimizedModule):
     def _make_room(self) -> None:
         """Compiles anew where the plans have no room for what is in use beside them."""
         beside = self._beside()
+        if not self._backend.graphs:
+            self._backend.room = max(self._backend.room, beside)
         if self._backend.has_room(beside):
             return
         self._backend = _Backend(self._orig_mod, self._limit, beside)

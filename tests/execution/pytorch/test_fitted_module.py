@@ -87,6 +87,18 @@ def test_states_that_leave_too_little_have_the_module_compiled_anew() -> None:
     assert model.peak_bytes <= first.peak_bytes + 20_000
 
 
+def test_gradients_that_are_there_before_the_first_call_count_from_the_first() -> None:
+    """A limit that the step itself would just keep: its gradients, 50,688 bytes, are there twice."""
+    limit = placewright.fit(network(), TIGHT, backend="inductor")
+    limit(X).backward()
+    model = placewright.fit(network(), limit.graphs[0].peak_bytes + 20_000, backend="inductor")
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    model(X).backward()
+    assert model.peak_bytes <= limit.graphs[0].peak_bytes + 20_000
+    assert len(model.graphs) == 1
+
+
 class Broken(nn.Module):
     """Two graphs: the first keeps for its backward what the second must leave free."""
 
