@@ -104,6 +104,7 @@ TINY_WITH_TORCH = {
     "streaming": ["--networks", "mmoe", "--out", "OUT/rows"],
     "fit_run": ["--networks", "mmoe", "--steps", "1", "--out", "OUT/rows.jsonl"],
     "fit_gpu": ["--device", "cpu", "--small", "--networks", "two_layers", "--compiled", "two_layers"],
+    "inductor_limits": ["OUT/rows.jsonl", "--text", "flat:512x32 linear.4 act.1 ; square", "--shares", "0.9"],
     "fit_inductor": ["two_layers", "--budgets", "--limits", "0.9"],
     "run_gpu": ["--quick", "--devices", "cpu:0,cpu:1", "--steps", "2", "--out", "OUT/rows"],
     "run_memory": ["--inference", "mmoe", "--training", "mmoe", "--evaluations", "10"],
