@@ -56,14 +56,14 @@ def test_a_step_within_a_limit_saves_less_and_gives_the_gradients_that_it_gives_
     variance = plain.norm.running_var.clone()
     peak = allocated_peak(lambda: gradients(compiled, plain, x))
     assert records[0].plan.reruns == ()
-    roomy, limit = records[0], int(0.6 * records[0].plan.peak_bytes[0])
+    roomy, limit = records[0], int(0.65 * records[0].peak_bytes)
     compiled, records = fitted(limited, limit)
     found = gradients(compiled, limited, x)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other)
     torch.testing.assert_close(limited.norm.running_var, variance)
     assert records[0].plan.reruns
-    assert records[0].plan.peak_bytes[0] <= limit
+    assert records[0].peak_bytes <= limit
     assert records[0].saved_bytes < roomy.saved_bytes
     assert allocated_peak(lambda: gradients(compiled, limited, x)) < peak
 
@@ -100,7 +100,7 @@ def test_what_is_computed_again_has_the_numbers_that_were_drawn_first() -> None:
     model, x = Drops(), torch.randn(4096, 16)
     compiled, records = fitted(model, "1GiB")
     compiled(x).sum().backward()
-    compiled, records = fitted(model, int(0.8 * records[0].plan.peak_bytes[0]))
+    compiled, records = fitted(model, int(0.93 * records[0].peak_bytes))
     model.zero_grad()
     result = compiled(x)
     result.sum().backward()
@@ -120,7 +120,10 @@ def test_an_op_that_draws_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model, x = Drops(nn.Tanh()), torch.randn(4096, 16)
     torch.manual_seed(0)
     expected = gradients(model, model, x)
-    compiled, records = fitted(model, "2.7MiB", fallback_random=True)
+    compiled, records = fitted(model, "1GiB", fallback_random=True)
+    model.zero_grad()
+    compiled(x).sum().backward()
+    compiled, records = fitted(model, int(0.95 * records[0].peak_bytes), fallback_random=True)
     torch.manual_seed(0)
     for one, other in zip(gradients(compiled, model, x), expected, strict=True):
         torch.testing.assert_close(one, other)
