@@ -3,8 +3,6 @@
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,7 +17,8 @@ from placewright.plans.record import SCHEMA_VERSION as PLAN_VERSION
 
 ROOT = Path(__file__).parent.parent
 TUTORIALS = [
-    *sorted((ROOT / "docs" / "tutorials").glob("*.md")),
+    # The page about trainers runs in a process of its own: tests/execution/pytorch/test_fitted_module.py.
+    *(page for page in sorted((ROOT / "docs" / "tutorials").glob("*.md")) if page.stem != "trainers"),
     *sorted((ROOT / "docs").glob("own-*.md")),
     *(ROOT / "docs" / "lab" / f"{name}.md" for name in ("research", "own-policies")),
 ]
@@ -64,13 +63,6 @@ def test_a_tutorial_runs(tutorial: Path, tmp_path: Path, monkeypatch: pytest.Mon
     image, smaller = "torch.randn(4, 3, 64, 64)", "torch.randn(1, 3, 32, 32)"  # a sixteenth of the work
     assert image in towers.read_text()
     towers.write_text(towers.read_text().replace(image, smaller))
-    if tutorial.stem == "trainers":
-        # In a process of its own: trainers look for a package `datasets`, and may find a folder of these tests.
-        # They import torchvision, which a wheel for another device than this one's would end.
-        blocks = re.findall(r"^```python\n(.*?)^```", tutorial.read_text(), re.DOTALL | re.MULTILINE)
-        begin = "from placewright.lab.datasets.zoo.libraries import import_torchvision\nimport_torchvision()\n"
-        subprocess.run([sys.executable, "-c", begin + "\n".join(blocks)], check=True)
-        return
     run_blocks(tutorial)
 
 

@@ -9,7 +9,8 @@ import logging
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -21,13 +22,14 @@ from torch._functorch import config as functorch_config
 from torch._inductor.compile_fx import compile_fx
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils._pytree import tree_leaves
 
 from placewright.api.dynamo import passed_through
 from placewright.api.inductor_memory import FittedGraph, MemoryPartitioner
 from placewright.api.ordering import AS_PLANNED
 from placewright.execution.pytorch.optimizer_memory import check_step_fits, optimizer_memory
 from placewright.machine import Machine
-from placewright.support.errors import InputError
+from placewright.support.errors import InputError, shown
 from placewright.support.quantities import format_bytes
 
 #: How often PyTorch may compile a module anew, for other shapes or for other values that its Python reads.
@@ -77,9 +79,16 @@ class _Backend:
         self.graphs: list[_Graph] = []
         self._now = threading.local()
 
-    def begin(self) -> None:
-        """Before each call of the module."""
-        self._now.ran = []
+    @contextmanager
+    def calling(self, given: Any) -> Iterator[list[_Graph]]:
+        """Around each call of the module with such arguments. Gives the graphs that run in it."""
+        ran: list[_Graph] = []
+        self._now.ran = ran
+        self._now.given = [leaf for leaf in tree_leaves(given) if isinstance(leaf, torch.Tensor)]
+        try:
+            yield ran
+        finally:
+            self._now.ran, self._now.given = [], []
 
     def has_room(self, size: int) -> bool:
         """Whether all graphs keep the limit beside so many bytes."""
@@ -116,8 +125,8 @@ class _Backend:
     def _beside(self, example_inputs: Sequence[Any]) -> tuple[int, frozenset[int]]:
         """Bytes in use beside a graph of a call that has come so far, and which tensors of the module it reads.
 
-        These are tensors of the module that it does not read, what earlier graphs keep for their backward, and
-        gradients of later graphs, whose backward comes before.
+        These are tensors of the module and arguments that it does not read, what earlier graphs keep for their
+        backward, and gradients of later graphs, whose backward comes before.
         """
         ran: list[_Graph] = getattr(self._now, "ran", None) or []
         model = self._model()
@@ -125,7 +134,8 @@ class _Backend:
         held = [*model.parameters(), *model.buffers()]
         read = frozenset(id(value) for value in example_inputs) & {id(value) for value in held}
         before = read.union(*(graph.read for graph in ran))
-        unread = sum(each.nbytes for each in held if id(each) not in read)
+        given = {id(value) for value in example_inputs}
+        unread = sum(each.nbytes for each in (*held, *getattr(self._now, "given", ())) if id(each) not in given)
         later = sum(each.nbytes for each in held if each.requires_grad and id(each) not in before)
         saved = sum(each.saved_bytes for graph in ran for each in graph.fitted)
         return unread + (later if torch.is_grad_enabled() else 0) + saved, read
@@ -156,6 +166,12 @@ class FittedModule(OptimizedModule):
     forward: Any
 
     def __init__(self, model: nn.Module, limit: Limit, optimizers: Iterable[Optimizer] = ()) -> None:
+        for name, module in model.named_modules():
+            if isinstance(module, nn.RNNBase):
+                raise InputError(
+                    f"PyTorch hands no recurrent layers to Inductor, as '{shown(name)}' is, and what they take keeps "
+                    "no limit; fit(model, args, memory_limit) plans a step with them"
+                )
         known = weakref.WeakSet(optimizers)
         memory = {each: optimizer_memory(each) for each in known}
         for optimizer, found in memory.items():
@@ -190,7 +206,6 @@ class FittedModule(OptimizedModule):
         """Calls the module."""
         if torch.is_grad_enabled():
             self._make_room()
-        self._backend.begin()
         settings = {
             # Beyond it PyTorch would run the module as it is, without a limit.
             "fail_on_recompile_limit_hit": True,
@@ -200,8 +215,14 @@ class FittedModule(OptimizedModule):
             # Each would part the graph in two, which are planned one after the other.
             "ignore_logging_functions": _logging_functions(),
         }
-        with torch._dynamo.config.patch(settings):
-            return super().__call__(*args, **kwargs)
+        with torch._dynamo.config.patch(settings), self._backend.calling((args, kwargs)) as ran:
+            result = super().__call__(*args, **kwargs)
+        tensors = (leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor))
+        if not ran and any(tensor.requires_grad for tensor in tensors):
+            raise InputError(
+                f"PyTorch hands no graph of {type(self._orig_mod).__name__} to Inductor, so that no limit is kept"
+            )
+        return result
 
     def __reduce__(self) -> Any:
         """A copy is compiled anew."""

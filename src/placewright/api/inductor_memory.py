@@ -21,6 +21,7 @@ from placewright.api.questions import Plan
 from placewright.costs.fused import with_fused_times
 from placewright.execution.pytorch.joint import JointGraph
 from placewright.execution.pytorch.lowered_memory import LoweredStep
+from placewright.execution.pytorch.places import first_line
 from placewright.graph import Graph
 from placewright.machine import Machine
 from placewright.rematerialization.reruns import rewritten
@@ -93,6 +94,10 @@ class MemoryPartitioner(CustomPartitionerFn):
             return self._parted(gm, joint_inputs, kwargs)
         except InputError as error:
             raise RefusedError(error) from error
+        except Exception as error:
+            # PyTorch takes some of these for a graph break, and would run the module without a limit.
+            told = f"{type(error).__name__}: {first_line(error)}"
+            raise RefusedError(InputError(f"what a graph holds under Inductor cannot be told: {told}")) from error
 
     def uuid(self) -> str:
         """Tell compiled graphs of different limits apart in PyTorch's caches."""
@@ -130,7 +135,7 @@ class MemoryPartitioner(CustomPartitionerFn):
             tried = _tried(self._limit, planned, lambda plan: fitted(plan, joint.parted(plan.reruns, static)))
             within = [each for each in tried if each.peak_bytes <= self._limit]
             if not within:
-                nearest = min((each.peak_bytes for each in tried), default=planned(self._limit).peak_bytes[0])
+                nearest = min(each.peak_bytes for each in (found, *tried))
                 raise InputError(
                     f"no plan was found for a training step within {format_bytes(self._limit)}; the one nearest to it "
                     f"takes {format_bytes(nearest)}{self._beside}"

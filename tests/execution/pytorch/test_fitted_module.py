@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import copy
+import re
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -127,6 +131,48 @@ def test_several_graphs_keep_a_limit_together() -> None:
         placewright.fit(Broken(), int(0.4 * peak), backend="inductor")(X)
 
 
+def test_an_argument_that_no_graph_reads_counts() -> None:
+    """Its 2,097,152 bytes leave too little."""
+
+    class Ignoring(nn.Sequential):
+        def forward(self, x: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+            return super().forward(x)
+
+    model = placewright.fit(Ignoring(*network()), TIGHT, backend="inductor")
+    with pytest.raises(placewright.InputError, match=r"; 2\.00 MiB are in use beside it$"):
+        model(X, torch.randn(16384, 32))
+
+
+def test_recurrent_layers_are_refused_before_anything_runs() -> None:
+    """PyTorch runs them as they are, whatever the limit."""
+    model = nn.ModuleList([nn.Linear(8, 8), nn.GRU(8, 8)])
+    with pytest.raises(placewright.InputError, match=r"^PyTorch hands no recurrent layers to Inductor, as '1' is, "):
+        placewright.fit(model, "1GiB", backend="inductor")
+
+
+def test_what_pytorch_does_not_compile_is_refused() -> None:
+    model = network()
+    model.forward = torch.compiler.disable(model.forward)
+    with pytest.raises(placewright.InputError, match="PyTorch hands no graph of Sequential to Inductor"):
+        placewright.fit(model, TIGHT, backend="inductor")(X)
+
+
+def test_sizes_that_depend_on_values_are_refused_and_not_run_without_a_limit() -> None:
+    """PyTorch would take what Inductor raises for a graph break, and run the branch in eager."""
+
+    class Branching(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(32, 32)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            branch: torch.Tensor = torch.cond(x.sum() > 0, torch.sin, torch.cos, (self.linear(x),))
+            return branch.mean()
+
+    with pytest.raises(placewright.InputError, match="what a graph holds under Inductor cannot be told: "):
+        placewright.fit(Branching(), TIGHT, backend="inductor")(X)
+
+
 def test_it_stays_wrapped_by_what_a_trainer_puts_around_its_forward() -> None:
     """As accelerate does for autocast. What it is compiled for anew must not lose it."""
     model = placewright.fit(network()[:-1], TIGHT, backend="inductor")
@@ -175,3 +221,12 @@ def test_a_step_without_example_arguments_is_planned_at_its_first_call() -> None
     assert step.plans == ()
     step(X)
     assert step.plan.peak_bytes[0] <= TIGHT
+
+
+def test_the_page_about_trainers_runs(tmp_path: Path) -> None:
+    """In a process of its own: trainers look for a package `datasets`, and would find a folder of these tests. They
+    import torchvision, which a wheel for another device than this one's would end."""
+    page = Path(__file__).parents[3] / "docs" / "tutorials" / "trainers.md"
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    begin = "from placewright.lab.datasets.zoo.libraries import import_torchvision\nimport_torchvision()\n"
+    subprocess.run([sys.executable, "-c", begin + "\n".join(blocks)], cwd=tmp_path, check=True)

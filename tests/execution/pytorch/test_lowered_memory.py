@@ -56,10 +56,38 @@ class Twice(nn.Module):
         return x.sin(), functional.linear(self.frozen(x).sigmoid(), self.inner.weight.t())
 
 
+class Expanded(nn.Module):
+    """The gradient of a sum is one number, expanded; autograd keeps it as large as the parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offset, self.layers = nn.Parameter(torch.randn(2048, 64)), Twice()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x)[0].square().mean() + self.offset.sum()
+
+
+class Chosen(nn.Module):
+    """Ops that read places of other tensors, and numbers that are drawn: none computes on whatever lies in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(500, 64, scale_grad_by_freq=True)
+        self.bags, self.layers = nn.EmbeddingBag(500, 64), Twice()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        places = x.abs().mul(100).long().clamp(max=499)
+        drawn = torch.multinomial(x.abs().sum(1), 100)
+        x = self.layers(x + self.bags(places))[0] + self.words(places[:, 0])
+        return torch.zeros(512, 64).scatter_reduce(0, places, x, "amax") + x[drawn].mean()
+
+
 MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "convolutions": (Convolutions, (4, 16, 32, 32)),
     "attention": (Attention, (8, 64, 32)),
     "twice": (Twice, (1024, 64)),
+    "expanded": (Expanded, (1024, 64)),
+    "chosen": (Chosen, (1024, 64)),
 }
 
 

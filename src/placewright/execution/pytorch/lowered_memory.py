@@ -31,6 +31,9 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only
 from placewright.execution.pytorch.joint import is_tangent
 from placewright.execution.pytorch.memory import allocated_peak
 
+#: Namespaces of ops that PyTorch brings along.
+_OF_PYTORCH = ("aten", "mkldnn", "mkl", "onednn", "quantized")
+
 _Call = Callable[[list[Any]], Sequence[Any]]
 
 
@@ -77,7 +80,8 @@ class LoweredStep:
             del saved
             second = _Counting(self._workspaces)
             second.note([*outlive.values(), *tangents])
-            second.run(call, given)
+            gradients = second.run(call, given)
+            second.note(gradients, sum(map(_copied_bytes, gradients)))
         return max(first.peak, second.peak)
 
 
@@ -92,6 +96,12 @@ def _like(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+
+
+def _copied_bytes(gradient: Any) -> int:
+    """What autograd takes to hold a gradient: a copy of one whose elements share memory, such as an expanded number."""
+    shares = isinstance(gradient, torch.Tensor) and gradient.nbytes > gradient.untyped_storage().nbytes()
+    return int(gradient.nbytes) if shares else 0
 
 
 def _lying_as(value: Any, other: Any) -> Any:
@@ -202,9 +212,9 @@ class _Counting(TorchDispatchMode):
         return result
 
     def _workspace_bytes(self, func: Any, args: Any, kwargs: Any) -> int:
-        if _makes_no_kernel(func):
-            return 0
         leaves, spec = tree_flatten((args, kwargs))
+        if func.is_view or not _may_run(func, [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]):
+            return 0
         key = (func, spec, *(_described(leaf) for leaf in leaves))
         if key not in self._workspaces:
             self._workspaces[key] = _measured(func, args, kwargs)
@@ -218,23 +228,32 @@ class _Counting(TorchDispatchMode):
         self.peak = max(self.peak, sum(size for _, size in self._in_use.values()) + workspace_bytes)
 
 
-def _makes_no_kernel(func: Any) -> bool:
-    """Whether an op gives a view, or memory that nothing is written to."""
-    return bool(func.is_view) or func in (torch.ops.aten.empty_strided.default, torch.ops.aten.empty.memory_format)
-
-
 def _described(leaf: Any) -> Any:
     if not isinstance(leaf, torch.Tensor):
         return repr(leaf)
     return leaf.shape, leaf.stride(), leaf.dtype, leaf.device
 
 
+def _may_run(func: Any, tensors: Sequence[Any]) -> bool:
+    """Whether an op computes alike on whatever numbers it is given.
+
+    Whole numbers are places in other tensors, or the inside of another op's workspace. And an op that is not PyTorch's
+    own could do more than compute. What these take is not counted.
+    """
+    return func.namespace in _OF_PYTORCH and all(
+        each.is_floating_point() or each.dtype is torch.bool for each in tensors
+    )
+
+
 def _measured(func: Any, args: Any, kwargs: Any) -> int:
-    """Bytes that an op takes while it computes, beyond its results."""
-    with _disable_current_modes():
-        given, named = tree_map_only(torch.Tensor, _allocated, (args, kwargs))
+    """Bytes that an op takes while it computes, beyond its results; 0 where it does not compute on ones."""
+    with _disable_current_modes(), torch.random.fork_rng(devices=()):
+        given, named = tree_map_only(torch.Tensor, _filled, (args, kwargs))
         results: list[Any] = []
-        peak = allocated_peak(lambda: results.append(func(*given, **named)))
+        try:
+            peak = allocated_peak(lambda: results.append(func(*given, **named)))
+        except (IndexError, RuntimeError, ValueError):
+            return 0
         tensors = [leaf for leaf in tree_leaves((given, named)) if isinstance(leaf, torch.Tensor)]
         before = {tensor.untyped_storage()._cdata for tensor in tensors}
         made: dict[int, int] = {
@@ -245,6 +264,8 @@ def _measured(func: Any, args: Any, kwargs: Any) -> int:
     return max(0, peak - sum(made.values()))
 
 
-def _allocated(tensor: Any) -> Any:
-    """A real tensor that lies as a fake one."""
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+def _filled(tensor: Any) -> Any:
+    """A real tensor of ones that lies as a fake one."""
+    count = tensor.untyped_storage().nbytes() // tensor.itemsize
+    memory = torch.ones(count, dtype=tensor.dtype, device=tensor.device)
+    return memory.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())

@@ -52,15 +52,6 @@ def bind(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.
         raise InputError(f"{type(model).__name__} cannot be called with these arguments: {error}") from error
 
 
-def flatten_arguments(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], Any]:
-    """Leaves of the arguments and their structure, by the names of the parameters of `forward`, in their order.
-
-    Raises InputError when the arguments do not fit.
-    """
-    leaves, structure = pytree.tree_flatten(dict(bind(model, args, kwargs).arguments))
-    return leaves, structure
-
-
 def argument_names(leaves: Sequence[Any], structure: Any, taken: Collection[str]) -> list[str]:
     """Names of the tensors among the arguments, in order: "input_ids", or "states.0" inside a container; followed by
     "_" where something of the module has the name."""
