@@ -27,7 +27,7 @@ from torch.utils._pytree import tree_leaves
 from placewright.api.dynamo import passed_through
 from placewright.api.inductor_memory import FittedGraph, MemoryPartitioner
 from placewright.api.ordering import AS_PLANNED
-from placewright.execution.pytorch.optimizer_memory import check_step_fits, optimizer_memory
+from placewright.execution.pytorch.optimizer_memory import check_step_fits, optimizer_memory, state_bytes
 from placewright.machine import Machine
 from placewright.support.errors import InputError, shown
 from placewright.support.quantities import format_bytes
@@ -144,10 +144,10 @@ class _Backend:
 class FittedModule(OptimizedModule):
     """What `placewright.fit(model, memory_limit, backend="inductor")` returns: the module, as `torch.compile` wraps it.
 
-    Forward and backward keep the limit in any loop, and leave out what the module's forward logs. What is in use beside
-    them counts as it is found: states of the optimizer that has made a step of the module's parameters, and gradients
-    that are there when a step begins. Where either comes for the first time and there is no room for it, the next call
-    compiles the module anew.
+    Forward and the backward after it keep the limit, and leave out what the module's forward logs. What is in use
+    beside them counts as it is found: states of the optimizer that has made a step of the module's parameters, and
+    gradients that are there when a step begins. Where either comes for the first time and there is no room for it, the
+    next call compiles the module anew.
 
     Attributes
     ----------
@@ -242,8 +242,7 @@ class FittedModule(OptimizedModule):
         """Bytes of gradients that are there and of the optimizers' states."""
         parameters: list[nn.Parameter] = list(self._orig_mod.parameters())
         gradients: int = sum(each.grad.nbytes for each in parameters if each.grad is not None)
-        states: int = sum(_state_bytes(optimizer) for optimizer in self._optimizers)
-        return gradients + states
+        return gradients + sum(map(state_bytes, self._optimizers))
 
     def _make_room(self) -> None:
         """Compiles anew where the plans have no room for what is in use beside them."""
@@ -276,8 +275,3 @@ def _logging_functions() -> set[Any]:
     """What writes to a log, with what libraries add to `logging.Logger`."""
     own = vars(logging.Logger).items()
     return {function for name, function in own if name.startswith(_LOGS) and callable(function)}
-
-
-def _state_bytes(optimizer: Optimizer) -> int:
-    states: list[Any] = [value for state in optimizer.state.values() for value in state.values()]
-    return sum(int(value.nbytes) for value in states if isinstance(value, torch.Tensor))

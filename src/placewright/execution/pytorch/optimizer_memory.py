@@ -42,11 +42,16 @@ def optimizer_memory(optimizer: torch.optim.Optimizer) -> OptimizerMemory:
         except Exception:
             continue
         states = _bytes_of(alone.state.values())
-        made = states - _bytes_of(optimizer.state.values())
+        made = states - state_bytes(optimizer)
         all_fused = all(group.get("fused") for group in optimizer.param_groups)
         step_bytes = 0 if all_fused else max(0, counted.most - max(0, made))
         return OptimizerMemory(state_bytes=states, step_bytes=step_bytes)
-    return OptimizerMemory(state_bytes=_bytes_of(optimizer.state.values()), step_bytes=0)
+    return OptimizerMemory(state_bytes=state_bytes(optimizer), step_bytes=0)
+
+
+def state_bytes(optimizer: torch.optim.Optimizer) -> int:
+    """Bytes of the states that the optimizer has by now."""
+    return _bytes_of(optimizer.state.values())
 
 
 def needed_bytes(model: nn.Module, optimizer: torch.optim.Optimizer, found: OptimizerMemory) -> int:
@@ -100,7 +105,7 @@ def _foreach(group: dict[str, Any]) -> bool:
 
 def _bytes_of(states: Any) -> int:
     storages = {
-        id(leaf.untyped_storage()): int(leaf.untyped_storage().nbytes())
+        leaf.untyped_storage()._cdata: int(leaf.untyped_storage().nbytes())
         for state in states
         for leaf in tree_leaves(dict(state))
         if isinstance(leaf, torch.Tensor) and leaf.dim()
