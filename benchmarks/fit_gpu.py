@@ -46,7 +46,6 @@ import placewright
 from placewright.analysis.advice import shortage_words
 from placewright.execution.pytorch.memory import allocated_peak
 from placewright.lab.datasets.zoo.libraries import import_torchvision
-from placewright.machines.presets import list_presets
 
 Network = tuple[nn.Module, tuple[torch.Tensor, ...]]
 MIB = 2**20
@@ -199,13 +198,6 @@ class Device:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def planned_for(self) -> str:
-        """What Inductor's graphs are planned for: the preset whose name that of the GPU has in it."""
-        if not self.is_gpu:
-            return "cpu"
-        name = torch.cuda.get_device_name().lower()
-        return max((each.name for each in list_presets() if each.name in name), key=len, default="h100")
-
 
 @dataclass
 class Steps:
@@ -346,19 +338,19 @@ class Measuring:
         began = time.time()
         torch._dynamo.reset()
         model, limit = self.model(), None if share is None else int(share * self.base)
-        options: dict[str, Any] = {}
-        if limit is not None:
-            options = placewright.inductor_options(memory_limit=limit, devices=self.device.planned_for())
         patched: dict[str, Any] = {"enable_autograd_cache": False}
         if budget is not None:
             patched["activation_memory_budget"] = budget
-        with torch._functorch.config.patch(**patched):
-            compiled = torch.compile(model, dynamic=False, options={**options, "fx_graph_cache": False})
+        with torch._functorch.config.patch(**patched), torch._inductor.config.patch(fx_graph_cache=False):
+            if limit is None:
+                compiled: Any = torch.compile(model, dynamic=False)
+            else:
+                compiled = placewright.fit(model, limit, backend="inductor")
             compiled(*self.args).backward()
             ready, known = time.time() - began, {}
             steps = measured_steps(self.device, model, self.args, lambda: compiled(*self.args).backward())
         if limit is not None:
-            fitted = options["custom_partitioner_fn"].graphs
+            fitted = compiled.graphs
             known = self._of_plan(fitted[0].plan, limit, ready) | {"graphs": len(fitted)}
         return self.of_steps(steps, ready_s=round(ready, 1), **{k: v for k, v in known.items() if k != "ready_s"})
 

@@ -166,28 +166,34 @@ def rows(name: str, budgets: list[float], limits: list[float]) -> Iterator[str]:
     base, process, seconds, expected = measured(eager, eager, args)
     yield f"| {name} | eager | | {base / MIB:.1f} | {process / MIB:.1f} | | {seconds * 1e3:.0f} ms | |"
 
-    def row(way: str, options: dict[str, Any]) -> str:
+    def row(way: str, limit: int | None = None) -> str:
         torch._dynamo.reset()
         model = copy.deepcopy(original)
-        compiled = torch.compile(model, dynamic=False, options={**options, "fx_graph_cache": False})
+        if limit is None:
+            compiled = torch.compile(model, dynamic=False)
+        else:
+            compiled = placewright.fit(model, limit, backend="inductor")
         taken, whole, taken_s, gradients = measured(model, compiled, args)
         largest = max(float(gradient.abs().max()) for gradient in expected)
         off = max(float((one - other).abs().max()) for one, other in zip(gradients, expected, strict=True)) / largest
         planned, again = "", ""
-        if (partitioner := options.get("custom_partitioner_fn")) is not None:
-            (fitted,) = partitioner.graphs
+        if limit is not None:
+            (fitted,) = compiled.graphs
             planned, again = f"{fitted.plan.peak_bytes[0] / base:.3f}", str(len(fitted.plan.reruns))
         sizes = f"{planned} | {taken / base:.3f} | {whole / process:.3f} | {again} | {taken_s / seconds:.2f}"
         return f"| {name} | {way} | {sizes} | {off:.1e} |"
 
-    with torch._functorch.config.patch(enable_autograd_cache=False):
-        yield row("compiled", {})
+    with (
+        torch._functorch.config.patch(enable_autograd_cache=False),
+        torch._inductor.config.patch(fx_graph_cache=False),
+    ):
+        yield row("compiled")
         for budget in budgets:
             with torch._functorch.config.patch(activation_memory_budget=budget):
-                yield row(f"budget {budget}", {})
+                yield row(f"budget {budget}")
         for limit in limits:
             try:
-                yield row(f"limit {limit}", placewright.inductor_options(memory_limit=int(limit * base)))
+                yield row(f"limit {limit}", int(limit * base))
             except placewright.InputError as error:
                 yield f"| {name} | limit {limit} | {str(error).splitlines()[0]} |"
 

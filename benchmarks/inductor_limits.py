@@ -7,7 +7,7 @@
 
 A network is a line of text: the first argument's kind and shape, blocks with the number that draws their details, and
 after ";" how the module ends and is called. Each is measured in a process of its own: eager, as torch.compile does by
-default, and with `placewright.inductor_options` within shares of eager's peak. Where a limit is refused, the sentence
+default, and by `placewright.fit` with Inductor within shares of eager's peak. Where a limit is refused, the sentence
 names the nearest one; that one is tried as share "named". Parameters, buffers, arguments, targets and gradients that
 the loss is given count, each memory once. Gradients, results and buffers are compared with those of torch.compile.
 
@@ -800,9 +800,10 @@ def off_by(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> t
     return worst, where
 
 
-def compiled(case: Case, options: dict[str, Any]) -> tuple[int, dict[str, torch.Tensor]]:
+def compiled(case: Case, fitted: Any = None) -> tuple[int, dict[str, torch.Tensor]]:
     torch._dynamo.reset()
-    return case.run(torch.compile(case.network, options={**options, "fx_graph_cache": False}, dynamic=False))
+    with torch._inductor.config.patch(fx_graph_cache=False):
+        return case.run(fitted or torch.compile(case.network, dynamic=False))
 
 
 def within(
@@ -811,20 +812,20 @@ def within(
     """One limit. default: what torch.compile by default was measured with."""
     case = Case(text)
     outside = Case(text).outside()
-    options = placewright.inductor_options(memory_limit=limit)
     row: Row = {"text": text, "share": share, "limit": limit}
+    fitted: Any = None
     began = time.perf_counter()
     try:
-        taken, found = compiled(case, options)
+        fitted = placewright.fit(case.network, limit, backend="inductor")
+        taken, found = compiled(case, fitted)
     except placewright.InputError as error:
-        graphs = len(options["custom_partitioner_fn"].graphs)
-        row |= {"verdict": "late" if graphs else "refused", "sentence": str(error)}
+        row |= {"verdict": "late" if fitted is not None and fitted.graphs else "refused", "sentence": str(error)}
     except Exception:
         row |= {"verdict": "raised", "detail": traceback.format_exc()[-6000:]}
     else:
         off, where = off_by(found, wanted)
         wrong = not case.slope <= max(0.1, 4 * default.slope) if default.slope else not off <= loose
-        graphs = options["custom_partitioner_fn"].graphs
+        graphs = fitted.graphs
         row |= {
             "verdict": "held" if taken <= limit else "over" if taken - outside > limit else "over-outside",
             "measured": taken,
@@ -853,7 +854,7 @@ def rows_of(text: str, shares: Iterable[float]) -> Iterator[Row]:
     row: Row = {"text": text, "share": "none", "eager": base, "outside": Case(text).outside()}
     try:
         other = Case(text)
-        default, wanted = compiled(other, {})
+        default, wanted = compiled(other)
     except Exception:
         yield row | {"verdict": "void", "detail": traceback.format_exc()[-3000:]}
         return

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from placewright.api.functions import inspect, load, plan, save
     from placewright.api.maps import MemoryMap, load_map, map_memory
     from placewright.api.onnx_running import compile_onnx
-    from placewright.api.ordering import inductor_options, inductor_pass
+    from placewright.api.ordering import inductor_pass
     from placewright.api.questions import Plan
     from placewright.api.running import compile, profile
     from placewright.api.training_setups import alternatives
@@ -53,7 +53,6 @@ __all__ = [
     "from_jax",
     "from_torch",
     "frontier",
-    "inductor_options",
     "inductor_pass",
     "inspect",
     "load",
@@ -73,7 +72,7 @@ __all__ = [
 _MODULE_OF = {
     **dict.fromkeys(("inspect", "load", "plan", "save"), "placewright.api.functions"),
     **dict.fromkeys(("compile", "profile"), "placewright.api.running"),
-    **dict.fromkeys(("inductor_options", "inductor_pass"), "placewright.api.ordering"),
+    "inductor_pass": "placewright.api.ordering",
     **dict.fromkeys(("MemoryMap", "load_map", "map_memory"), "placewright.api.maps"),
     **dict.fromkeys(("Graph", "Op", "Tensor"), "placewright.graph"),
     **dict.fromkeys(("Device", "Link", "Machine"), "placewright.machine"),

@@ -26,7 +26,6 @@ from torch.utils._pytree import tree_leaves
 
 from placewright.api.dynamo import passed_through
 from placewright.api.inductor_memory import FittedGraph, MemoryPartitioner
-from placewright.api.ordering import AS_PLANNED
 from placewright.execution.pytorch.optimizer_memory import check_step_fits, optimizer_memory, state_bytes
 from placewright.machine import Machine
 from placewright.support.errors import InputError, shown
@@ -40,7 +39,11 @@ _LOGS = ("debug", "info", "warn", "error", "critical", "fatal", "exception", "lo
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """memory_limit: bytes. The rest as `placewright.inductor_options` takes it."""
+    """What `placewright.fit` is asked for.
+
+    memory_limit: bytes. fused_share: what share of the time for their bytes ops take that Inductor computes inside of
+    the kernels that read them. keep: globs over names of nodes and modules that run once. options: of `plan`.
+    """
 
     memory_limit: int
     machine: Machine
@@ -111,7 +114,10 @@ class _Backend:
         # A graph from that cache has no plan. Its kernels come from Inductor's.
         with passed_through(), functorch_config.patch(enable_autograd_cache=False):
             compiled = compile_fx(
-                module, example_inputs, config_patches={"custom_partitioner_fn": partitioner, **AS_PLANNED}
+                module,
+                example_inputs,
+                partitioner.inner_compile,
+                config_patches={"custom_partitioner_fn": partitioner},
             )
         self.graphs.append(graph)
 

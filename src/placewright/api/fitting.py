@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from placewright.api.arguments import bytes_or_none
-from placewright.api.ordering import FUSED_SHARE
 from placewright.api.running import check_module, compile
 from placewright.support.errors import InputError, MissingExtraError, shown
 
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
 
 #: What computes the ops: PyTorch's own kernels, or those that Inductor writes.
 BACKENDS = ("eager", "inductor")
+#: What share of the time for their bytes elementwise ops take that Inductor computes in the kernels that read them.
+_FUSED_SHARE = 0.02
 
 
 @overload
@@ -67,8 +68,10 @@ def fit(
     backend
         "eager" or "inductor".
     options
-        As `placewright.compile` takes them, `keep`, `profile`, `evaluations` and so on, or for "inductor" as
-        `placewright.inductor_options` does.
+        As `placewright.compile` takes them, `keep`, `profile`, `evaluations` and so on. For "inductor" `keep`, globs
+        over names of nodes and modules that run once; `fused_share`, what share of the time for their bytes elementwise
+        ops, copies and fills take, which Inductor computes inside of the kernels that read them, 0.02 by default; and
+        `time_limit` and `seed` of the search.
 
     Returns
     -------
@@ -120,7 +123,7 @@ def _fitted_module(
     limit: int,
     optimizer: Optimizer | None,
     *,
-    fused_share: float = FUSED_SHARE,
+    fused_share: float = _FUSED_SHARE,
     keep: Sequence[str] = (),
     **options: Any,
 ) -> FittedModule:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,16 +13,20 @@ from torch._functorch.partitioners import default_partition
 
 import placewright
 from placewright.api import inductor_memory
-from placewright.api.inductor_memory import FittedGraph
+from placewright.api.fitted_module import FittedModule
 from placewright.execution.pytorch.memory import allocated_peak
 
 
-def fitted(model: nn.Module, limit: int | str, dynamic: bool = False, **more: Any) -> tuple[Any, list[FittedGraph]]:
-    """The model, compiled with a limit, and the records of its graphs."""
+@pytest.fixture(autouse=True)
+def _without_caches() -> Iterator[None]:
+    with torch._inductor.config.patch(fx_graph_cache=False):
+        yield
+
+
+def fitted(model: nn.Module, limit: int | str) -> FittedModule:
+    """The model, compiled with a limit."""
     torch._dynamo.reset()
-    options = placewright.inductor_options(memory_limit=limit)
-    compiled = torch.compile(model, options={**options, **more, "fx_graph_cache": False}, dynamic=dynamic)
-    return compiled, options["custom_partitioner_fn"].graphs
+    return placewright.fit(model, limit, backend="inductor")
 
 
 def gradients(call: Any, model: nn.Module, *args: torch.Tensor) -> list[torch.Tensor]:
@@ -51,20 +56,21 @@ def test_a_step_within_a_limit_saves_less_and_gives_the_gradients_that_it_gives_
     torch.manual_seed(0)
     model, x = Layers(), torch.randn(2048, 16)
     plain, limited = copy.deepcopy(model), copy.deepcopy(model)
-    compiled, records = fitted(plain, "1GiB")
+    compiled = fitted(plain, "1GiB")
     expected = gradients(compiled, plain, x)
     variance = plain.norm.running_var.clone()
     peak = allocated_peak(lambda: gradients(compiled, plain, x))
-    assert records[0].plan.reruns == ()
-    roomy, limit = records[0], int(0.65 * records[0].peak_bytes)
-    compiled, records = fitted(limited, limit)
+    assert compiled.graphs[0].plan.reruns == ()
+    roomy = compiled.graphs[0]
+    limit = int(0.65 * roomy.peak_bytes)
+    compiled = fitted(limited, limit)
     found = gradients(compiled, limited, x)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other)
     torch.testing.assert_close(limited.norm.running_var, variance)
-    assert records[0].plan.reruns
-    assert records[0].peak_bytes <= limit
-    assert records[0].saved_bytes < roomy.saved_bytes
+    assert compiled.graphs[0].plan.reruns
+    assert compiled.graphs[0].peak_bytes <= limit
+    assert compiled.graphs[0].saved_bytes < roomy.saved_bytes
     assert allocated_peak(lambda: gradients(compiled, limited, x)) < peak
 
 
@@ -73,9 +79,9 @@ def test_a_limit_above_the_peak_changes_nothing() -> None:
     torch.manual_seed(0)
     model, x = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)), torch.randn(32, 8)
     plain = copy.deepcopy(model)
-    compiled, records = fitted(model, "1GiB")
+    compiled = fitted(model, "1GiB")
     found = gradients(compiled, model, x)
-    assert records[0].plan.reruns == ()
+    assert compiled.graphs[0].plan.reruns == ()
     torch._dynamo.reset()
     for one, other in zip(found, gradients(torch.compile(plain), plain, x), strict=True):
         assert torch.equal(one, other)
@@ -95,58 +101,61 @@ class Drops(nn.Module):
         return x
 
 
-def test_what_is_computed_again_has_the_numbers_that_were_drawn_first() -> None:
-    torch.manual_seed(0)
-    model, x = Drops(), torch.randn(4096, 16)
-    compiled, records = fitted(model, "1GiB")
-    compiled(x).sum().backward()
-    compiled, records = fitted(model, int(0.93 * records[0].peak_bytes))
-    model.zero_grad()
-    result = compiled(x)
-    result.sum().backward()
-    assert records[0].plan.reruns
-    for weight in model.weights:
-        torch.testing.assert_close(weight.grad, result.sum(0), rtol=1e-4, atol=1e-3)
-
-
-def test_an_op_that_draws_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asked for eager's numbers, Inductor leaves dropouts as they are; what lies between them is computed again, where
-    PyTorch's own choice is to save everything."""
+@pytest.fixture
+def _saving_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch's own choice, which is tried first, is to save everything."""
 
     def save_everything(joint: Any, inputs: Any, compiler: str, **options: Any) -> Any:
         return default_partition(joint, inputs, **options)
 
     monkeypatch.setattr(inductor_memory, "min_cut_rematerialization_partition", save_everything)
+
+
+@pytest.mark.usefixtures("_saving_everything")
+def test_what_is_computed_again_has_the_numbers_that_were_drawn_first() -> None:
+    torch.manual_seed(0)
+    model, x = Drops(), torch.randn(4096, 16)
+    compiled = fitted(model, "1GiB")
+    compiled(x).sum().backward()
+    compiled = fitted(model, int(0.93 * compiled.graphs[0].peak_bytes))
+    model.zero_grad()
+    result = compiled(x)
+    result.sum().backward()
+    assert compiled.graphs[0].plan.reruns
+    for weight in model.weights:
+        torch.testing.assert_close(weight.grad, result.sum(0), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.usefixtures("_saving_everything")
+def test_an_op_that_draws_runs_once() -> None:
+    """Asked for eager's numbers, Inductor leaves dropouts as they are; what lies between them is computed again."""
     model, x = Drops(nn.Tanh()), torch.randn(4096, 16)
     torch.manual_seed(0)
     expected = gradients(model, model, x)
-    compiled, records = fitted(model, "1GiB", fallback_random=True)
-    model.zero_grad()
-    compiled(x).sum().backward()
-    compiled, records = fitted(model, int(0.95 * records[0].peak_bytes), fallback_random=True)
-    torch.manual_seed(0)
-    for one, other in zip(gradients(compiled, model, x), expected, strict=True):
+    with torch._inductor.config.patch(fallback_random=True):
+        compiled = fitted(model, "1GiB")
+        gradients(compiled, model, x)
+        model.zero_grad()
+        compiled = fitted(model, int(0.95 * compiled.graphs[0].peak_bytes))
+        torch.manual_seed(0)
+        found = gradients(compiled, model, x)
+    for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other)
-    assert {rerun.op.rstrip("_0123456789") for rerun in records[0].plan.reruns} == {"mul", "tanh"}
+    assert {rerun.op.rstrip("_0123456789") for rerun in compiled.graphs[0].plan.reruns} == {"mul", "tanh"}
 
 
 def test_a_module_that_is_not_trained_is_left_as_it_is() -> None:
     model, x = nn.Linear(4, 4), torch.randn(2, 4)
-    compiled, records = fitted(model, "1KiB")
+    compiled = fitted(model, "1KiB")
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), model(x))
-    assert records == []
+    assert compiled.graphs == ()
 
 
 def test_what_cannot_be_planned_is_refused() -> None:
     model, x = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)), torch.randn(32, 8)
-    compiled, _ = fitted(model, "1KiB")
+    compiled = fitted(model, "1KiB")
     with pytest.raises(
         placewright.InputError, match=r"no plan was found for a training step within 1\.00 KiB; the one"
     ):
         compiled(x)
-    compiled, _ = fitted(model, "1GiB", dynamic=True)
-    with pytest.raises(placewright.InputError, match=r"^PyTorch compiles this graph for open sizes, .* per shape"):
-        compiled(x)
-    with pytest.raises(placewright.InputError, match="Inductor compiles for one device; devices names 2"):
-        placewright.inductor_options(memory_limit="1GiB", devices="2xp100")

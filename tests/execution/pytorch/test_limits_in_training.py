@@ -508,7 +508,7 @@ LIMITS: dict[Any, str] = {
 def test_limits_that_are_none_are_refused_in_a_sentence(limit: Any) -> None:
     refused: list[Callable[[], Any]] = [
         lambda: placewright.fit(Net(1), batch(0), limit),
-        lambda: placewright.inductor_options(memory_limit=limit),
+        lambda: placewright.fit(Net(1), memory_limit=limit, backend="inductor"),
     ]
     if limit is not None:
         refused.append(

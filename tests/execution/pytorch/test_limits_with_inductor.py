@@ -17,11 +17,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import placewright
-from placewright.api.inductor_memory import FittedGraph
+from placewright.api.fitted_module import FittedModule
 from placewright.support.errors import InputError
 
 pytestmark = pytest.mark.heavy
-Graphs = list[FittedGraph]
 
 
 class Layers(nn.Module):
@@ -41,12 +40,10 @@ class Layers(nn.Module):
         return self.last(x)
 
 
-def compiled(model: nn.Module, limit: int | str, **more: Any) -> tuple[Any, Graphs]:
-    """The module within a limit, and the records of its graphs."""
+def compiled(model: nn.Module, limit: int | str) -> FittedModule:
+    """The module within a limit."""
     torch._dynamo.reset()
-    options = placewright.inductor_options(memory_limit=limit)
-    call = torch.compile(model, options={**options, "fx_graph_cache": False}, **more)
-    return call, options["custom_partitioner_fn"].graphs
+    return placewright.fit(model, limit, backend="inductor")
 
 
 #: Three quarters of what a step of `Layers` on 256 rows takes by PyTorch's own choice.
@@ -68,7 +65,7 @@ def assert_close(model: nn.Module, reference: nn.Module, tolerance: float = 1e-5
 )
 def test_loops_with_accumulation_validation_and_a_last_batch_train_as_in_eager(kind: str, set_to_none: bool) -> None:
     model, reference = Layers(), Layers()
-    call, graphs = compiled(model, LIMIT, dynamic=False)
+    call = compiled(model, LIMIT)
     for each, step in ((model, call), (reference, reference)):
         make = OPTIMIZERS[kind]
         assert make is not None
@@ -84,9 +81,9 @@ def test_loops_with_accumulation_validation_and_a_last_batch_train_as_in_eager(k
                     torch.testing.assert_close(step(batch(9)), each(batch(9)))
                 each.train()
     assert_close(model, reference)
-    assert graphs[0].plan.reruns
-    assert len(graphs) == 2, "the last batch is planned for itself"
-    assert all(graph.peak_bytes <= LIMIT for graph in graphs)
+    assert call.graphs[0].plan.reruns
+    assert len(call.graphs) == 2, "the last batch is planned for itself"
+    assert all(graph.peak_bytes <= LIMIT for graph in call.graphs)
 
 
 @pytest.mark.long
@@ -99,7 +96,7 @@ def test_autocast_around_the_call_and_in_forward_stays_within_its_tolerance(insi
 
     model = Half() if inside else Layers()
     reference = copy.deepcopy(model)
-    call, graphs = compiled(model, LIMIT, dynamic=False)
+    call = compiled(model, int(0.8 * LIMIT))
     for each, step in ((model, call), (reference, reference)):
         optimizer = torch.optim.SGD(each.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
         scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
@@ -111,31 +108,19 @@ def test_autocast_around_the_call_and_in_forward_stays_within_its_tolerance(insi
             scaler.update()
             optimizer.zero_grad()
     assert_close(model, reference, 5e-2)
-    assert graphs[0].plan.reruns
+    assert call.graphs[0].plan.reruns
 
 
 @pytest.mark.long
-def test_open_sizes_and_limits_that_nothing_keeps_are_refused_at_each_call() -> None:
+def test_limits_that_nothing_keeps_are_refused_at_each_call() -> None:
     model = Layers()
     before = copy.deepcopy(model)
-    call, graphs = compiled(model, "1KiB", dynamic=False)
+    call = compiled(model, "1KiB")
     for _ in range(2):
         with pytest.raises(InputError, match=r"no plan was found for a training step within 1\.00 KiB"):
             call(batch(0))
-    call, graphs = compiled(model, LIMIT, dynamic=True)
-    with pytest.raises(InputError, match=r"torch.compile\(..., dynamic=False\) plans per shape"):
-        call(batch(0))
-    assert graphs == []
+    assert call.graphs == ()
     assert_close(model, before, 0.0)
-
-
-@pytest.mark.long
-def test_a_second_shape_that_is_left_open_by_default_is_refused() -> None:
-    call, graphs = compiled(Layers(), LIMIT)
-    square(call(batch(0, ROWS_HERE))).backward()
-    assert graphs[0].plan.reruns
-    with pytest.raises(InputError, match=r"torch.compile\(..., dynamic=False\) plans per shape"):
-        call(batch(0, 24))
 
 
 class Acting(Layers):
@@ -153,9 +138,9 @@ def fail() -> None:
 def test_a_step_that_raises_leaves_the_next_one_right_and_a_copy_trains_on_its_own() -> None:
     model = Acting()
     reference, x = copy.deepcopy(model), batch(0, ROWS_HERE)
-    call, graphs = compiled(model, LIMIT, dynamic=False)
+    call = compiled(model, LIMIT)
     eager_step(call, x)
-    assert graphs[0].plan.reruns
+    assert call.graphs[0].plan.reruns
     other = copy.deepcopy(call)
     other.zero_grad()
     model.zero_grad()
@@ -199,13 +184,9 @@ def with_torch_compile(rank: int) -> None:
     wanted = gradients_of(reference)
     for around in (False, True):
         model = Layers()
-        if around:
-            call, graphs = compiled(DistributedDataParallel(model), LIMIT, dynamic=False)
-        else:
-            inner, graphs = compiled(model, LIMIT, dynamic=False)
-            call = DistributedDataParallel(inner)
-        eager_step(call, batch(rank, ROWS_HERE))
-        assert graphs[0].plan.reruns
+        fitted = compiled(DistributedDataParallel(model) if around else model, LIMIT)
+        eager_step(fitted if around else DistributedDataParallel(fitted), batch(rank, ROWS_HERE))
+        assert fitted.graphs[0].plan.reruns
         for gradient, average in zip(gradients_of(model), wanted, strict=True):
             torch.testing.assert_close(gradient, average)
 

@@ -117,10 +117,10 @@ def test_the_peak_is_what_the_allocator_says(name: str) -> None:
     limit = 1 << 30
     for _ in range(2):
         torch._dynamo.reset()
-        options = placewright.inductor_options(memory_limit=limit)
-        with torch._functorch.config.patch(enable_autograd_cache=False):
-            found = measured(model, torch.compile(model, options=options, dynamic=False), x)
-        (graph,) = options["custom_partitioner_fn"].graphs
+        model.zero_grad()
+        fitted = placewright.fit(model, limit, backend="inductor")
+        found = measured(model, fitted, x)
+        (graph,) = fitted.graphs
         assert found == pytest.approx(graph.peak_bytes, rel=0.005)
         assert found <= limit
         limit = int(0.9 * found)
@@ -159,5 +159,5 @@ def test_limits_that_are_asked_for(added: Callable[[int], int], least: int, aske
         found.append(limit)
         return _Planned(limit, least)
 
-    _tried(1000, planned, lambda plan: _Fitted(plan, (), added(plan.peak_bytes[0])))  # type: ignore[arg-type]
+    _tried(1000, planned, lambda plan: _Fitted(plan, (), {}, added(plan.peak_bytes[0])))  # type: ignore[arg-type]
     assert found == asked
