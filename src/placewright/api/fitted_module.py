@@ -27,6 +27,7 @@ from torch.utils._pytree import tree_leaves
 from placewright.api.dynamo import passed_through
 from placewright.api.inductor_memory import FittedGraph, MemoryPartitioner
 from placewright.execution.pytorch.optimizer_memory import check_step_fits, optimizer_memory, state_bytes
+from placewright.execution.pytorch.step_watch import StepWatch
 from placewright.machine import Machine
 from placewright.support.errors import InputError, shown
 from placewright.support.quantities import format_bytes
@@ -75,8 +76,9 @@ class _Backend:
     room: bytes that are left for the optimizer's states and gradients that are there before a step.
     """
 
-    def __init__(self, model: nn.Module, limit: Limit, room: int) -> None:
+    def __init__(self, model: nn.Module, limit: Limit, room: int, watch: StepWatch) -> None:
         self._model = weakref.ref(model)
+        self._watch = watch
         self._limit = limit
         self.room = room
         self.graphs: list[_Graph] = []
@@ -100,6 +102,7 @@ class _Backend:
 
     def __call__(self, module: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compiles one graph. Raises InputError where no plan keeps the limit."""
+        self._watch.finish()
         beside, read = self._beside(example_inputs)
         limit = self._limit
         partitioner = MemoryPartitioner(
@@ -124,7 +127,9 @@ class _Backend:
         def run(*arguments: Any) -> Any:
             if (ran := getattr(self._now, "ran", None)) is not None:
                 ran.append(graph)
-            return compiled(*arguments)
+            results = compiled(*arguments)
+            self._watch.note(results, arguments)
+            return results
 
         return run
 
@@ -160,7 +165,10 @@ class FittedModule(OptimizedModule):
     graphs
         What was planned for each graph with a backward pass, in the order of compiling.
     peak_bytes
-        What a step holds at the most, with what is in use beside it.
+        What a step holds at the most, with what is or has been in use beside it.
+    measured_bytes
+        What the allocator gave out at the most from the begin of forward to the end of backward, with what was in use
+        before, of the first step that compiled nothing; None before it.
     """
 
     #: Names that `OptimizedModule` would set on the module that it wraps.
@@ -169,6 +177,7 @@ class FittedModule(OptimizedModule):
     _optimizers: Any = None
     _hook: Any = None
     _compiled: Any = None
+    _watch: Any = None
     forward: Any
 
     def __init__(self, model: nn.Module, limit: Limit, optimizers: Iterable[Optimizer] = ()) -> None:
@@ -182,9 +191,10 @@ class FittedModule(OptimizedModule):
         memory = {each: optimizer_memory(each) for each in known}
         for optimizer, found in memory.items():
             check_step_fits(model, optimizer, limit.memory_limit, found)
-        backend = _Backend(model, limit, sum(found.state_bytes for found in memory.values()))
+        watch = StepWatch(limit.memory_limit)
+        backend = _Backend(model, limit, sum(found.state_bytes for found in memory.values()), watch)
         super().__init__(model, torch._dynamo.optimize(backend, dynamic=False))
-        self._limit, self._backend, self._optimizers = limit, backend, known
+        self._limit, self._backend, self._optimizers, self._watch = limit, backend, known, watch
         own = weakref.ref(self)
 
         def stepped(optimizer: Optimizer, *_: Any) -> None:
@@ -211,7 +221,11 @@ class FittedModule(OptimizedModule):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the module."""
         if torch.is_grad_enabled():
+            self._watch.finish()
             self._make_room()
+            # An optimizer's step ends it, before a profiler of the user's may begin.
+            if self._backend.graphs and self._optimizers:
+                self._watch.begin(self._orig_mod, (args, kwargs), self._beside())
         settings = {
             # Beyond it PyTorch would run the module as it is, without a limit.
             "fail_on_recompile_limit_hit": True,
@@ -242,13 +256,24 @@ class FittedModule(OptimizedModule):
     @property
     def peak_bytes(self) -> int:
         """Bytes."""
-        return self._beside() + max((graph.peak_bytes for graph in self._backend.graphs), default=0)
+        beside: int = max(self._beside(), self._backend.room)
+        return beside + max((graph.peak_bytes for graph in self._backend.graphs), default=0)
+
+    @property
+    def measured_bytes(self) -> int | None:
+        """Bytes."""
+        found: int | None = self._watch.measured_bytes
+        return found
 
     def _beside(self) -> int:
-        """Bytes of gradients that are there and of the optimizers' states."""
-        parameters: list[nn.Parameter] = list(self._orig_mod.parameters())
-        gradients: int = sum(each.grad.nbytes for each in parameters if each.grad is not None)
-        return gradients + sum(map(state_bytes, self._optimizers))
+        """Bytes of gradients that are there, of the optimizers' states, and of what earlier calls keep for backward.
+
+        Where there are such calls, backward of the latest comes first, and its gradients are there in the others'.
+        """
+        pending: int = self._watch.pending_bytes()
+        parameters = [each for each in self._orig_mod.parameters() if pending or each.grad is not None]
+        gradients: int = sum(each.nbytes for each in parameters if each.requires_grad)
+        return gradients + sum(map(state_bytes, self._optimizers)) + pending
 
     def _make_room(self) -> None:
         """Compiles anew where the plans have no room for what is in use beside them."""
@@ -257,7 +282,14 @@ class FittedModule(OptimizedModule):
             self._backend.room = max(self._backend.room, beside)
         if self._backend.has_room(beside):
             return
-        self._backend = _Backend(self._orig_mod, self._limit, beside)
+        if pending := self._watch.pending_bytes():
+            warnings.warn(
+                f"{type(self._orig_mod).__name__} is called again before the backward of an earlier call, which keeps "
+                f"{format_bytes(pending)} for it; this counts from now on, and the present step may pass the limit",
+                stacklevel=3,
+            )
+        self._watch.forget()
+        self._backend = _Backend(self._orig_mod, self._limit, beside, self._watch)
         self.dynamo_ctx = torch._dynamo.optimize(self._backend, dynamic=False)
         forward = self.forward
         self._initialize()
@@ -265,6 +297,7 @@ class FittedModule(OptimizedModule):
 
     def _note(self, optimizer: Optimizer) -> None:
         """After a step of any optimizer."""
+        self._watch.finish()
         if optimizer in self._optimizers:
             return
         own = {id(each) for each in self._orig_mod.parameters()}

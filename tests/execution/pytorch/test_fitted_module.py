@@ -103,6 +103,59 @@ def test_gradients_that_are_there_before_the_first_call_count_from_the_first() -
     assert len(model.graphs) == 1
 
 
+def test_what_the_allocator_gives_out_is_compared_with_the_limit_once() -> None:
+    """A loss outside of the module that makes 8 copies of 256 KiB in a step of 2.6 MiB passes the limit."""
+    model = placewright.fit(network(), TIGHT, backend="inductor")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for number in range(3):
+        train(model, optimizer)
+        assert model.measured_bytes == (model.peak_bytes if number else None)
+    model = placewright.fit(network()[:-1], TIGHT, backend="inductor")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.warns(UserWarning, match=r"a step has taken .* more than its limit; what the loop itself makes"):
+        for _ in range(2):
+            torch.cat([model(X)] * 8).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert (model.measured_bytes or 0) > TIGHT
+
+
+def test_a_profiler_of_ones_own_keeps_its_trace() -> None:
+    model = placewright.fit(network(), TIGHT, backend="inductor")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train(model, optimizer)
+    with torch.profiler.profile() as trace:
+        model(X).backward()
+    optimizer.step()
+    assert model.measured_bytes is None
+    assert trace.key_averages()
+
+
+def test_a_graph_that_is_kept_after_backward_is_refused() -> None:
+    model = placewright.fit(network(), TIGHT, backend="inductor")
+    loss = model(X)
+    with pytest.raises(placewright.InputError, match=r"^backward\(retain_graph=True\) keeps what a memory limit needs"):
+        loss.backward(retain_graph=True)
+    assert all(parameter.grad is None for parameter in model.parameters())
+    loss.backward()
+
+
+def test_what_an_earlier_call_keeps_for_its_backward_counts() -> None:
+    """3.0 MiB of a call without reruns, beside 2.6 MiB of the next one."""
+
+    def step() -> None:
+        (model(X) + model(X)).backward()
+
+    model = placewright.fit(network(), limit := 4_800_000, backend="inductor")
+    with pytest.warns(UserWarning, match=r"^Sequential is called again before the backward of an earlier call"):
+        step()
+    model.zero_grad()
+    assert held(model, torch.optim.SGD(model.parameters())) + allocated_peak(step) <= limit
+    with pytest.raises(placewright.InputError, match=r"no plan was found .*; 2\.05 MiB are in use beside it$"):
+        model = placewright.fit(network(), TIGHT, backend="inductor")
+        step()
+
+
 class Broken(nn.Module):
     """Two graphs: the first keeps for its backward what the second must leave free."""
 

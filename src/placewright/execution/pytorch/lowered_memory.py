@@ -247,11 +247,13 @@ def _may_run(func: Any, tensors: Sequence[Any]) -> bool:
 
 def _measured(func: Any, args: Any, kwargs: Any) -> int:
     """Bytes that an op takes while it computes, beyond its results; 0 where it does not compute on ones."""
-    with _disable_current_modes(), torch.random.fork_rng(devices=()):
+    device = next((each.device for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)), None)
+    gpus = [device.index] if device is not None and device.type == "cuda" else []
+    with _disable_current_modes(), torch.random.fork_rng(gpus):
         given, named = tree_map_only(torch.Tensor, _filled, (args, kwargs))
         results: list[Any] = []
         try:
-            peak = allocated_peak(lambda: results.append(func(*given, **named)))
+            peak = allocated_peak(lambda: results.append(func(*given, **named)), device or torch.device("cpu"))
         except (IndexError, RuntimeError, ValueError):
             return 0
         tensors = [leaf for leaf in tree_leaves((given, named)) if isinstance(leaf, torch.Tensor)]

@@ -1,4 +1,4 @@
-"""Peak memory of a call on the CPU, by counting what PyTorch's allocator hands out.
+"""Peak memory of a call, by counting what PyTorch's allocator hands out.
 
 Imported only where torch is known to be present.
 """
@@ -8,21 +8,68 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import Any
 
+import torch
 from torch.profiler import ProfilerActivity, profile, record_function
+
+from placewright.support.errors import InputError
 
 _ALLOCATION, _MARK = "[memory]", "placewright mark "
 
 
-def allocated_peak(call: Callable[[], Any]) -> int:
-    """The most bytes in use at once of what a call allocates; memory from before it does not count, nor its release.
+_CPU = torch.device("cpu")
 
-    Counts tensors and what ops ask the allocator for while they compute, in this thread alone; memory that a library
-    below an op takes from the system by itself is not seen.
+
+class PeakWatch:
+    """The most bytes in use at once until `peak_bytes`, beyond what is in use now; releases of that do not count.
+
+    On the CPU it counts tensors and what ops ask the allocator for while they compute, in this thread alone; memory
+    that a library below an op takes from the system by itself is not seen. On a GPU the allocator's statistics of the
+    whole process are read, whose peak starts anew. Raises InputError where a profiler runs, which would lose its trace.
     """
-    return max(accumulate(event.nbytes() for event in _events(call) if event.name() == _ALLOCATION), default=0)
+
+    def __init__(self, device: torch.device = _CPU) -> None:
+        self._device = device
+        self._at_end: int | None = None
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+            self._before = torch.cuda.memory_allocated(device)
+        else:
+            self._profiler = _started()
+
+    @staticmethod
+    def can_begin(device: torch.device) -> bool:
+        """Whether nothing is disturbed by it."""
+        return device.type == "cuda" or (device.type == "cpu" and not torch._C._autograd._profiler_enabled())
+
+    def end(self) -> None:
+        """What comes from now on does not count. Within backward no profiler can be stopped."""
+        if self._device.type == "cuda":
+            self._at_end = max(0, torch.cuda.max_memory_allocated(self._device) - self._before)
+        else:
+            with record_function(f"{_MARK}end"):
+                pass
+
+    def peak_bytes(self) -> int:
+        """Stops counting."""
+        if self._device.type == "cuda":
+            if self._at_end is None:
+                self.end()
+            return self._at_end or 0
+        counted = takewhile(lambda event: not event.name().startswith(_MARK), _stopped(self._profiler))
+        return max(accumulate(event.nbytes() for event in counted if event.name() == _ALLOCATION), default=0)
+
+
+def allocated_peak(call: Callable[[], Any], device: torch.device = _CPU) -> int:
+    """The most bytes in use at once of what a call allocates, as `PeakWatch` counts them."""
+    watch = PeakWatch(device)
+    try:
+        call()
+    finally:
+        peak = watch.peak_bytes()
+    return peak
 
 
 def allocated_between(call: Callable[[Callable[[int], None]], Any]) -> dict[int, int]:
@@ -49,14 +96,27 @@ def allocated_between(call: Callable[[Callable[[int], None]], Any]) -> dict[int,
 
 def _events(call: Callable[[], Any]) -> list[Any]:
     """What the profiler saw of a call, in order of time."""
-    profiler = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
-    with _standard_error_closed():
-        profiler.start()
+    profiler = _started()
     try:
         call()
     finally:
-        with _standard_error_closed():
-            profiler.stop()
+        events = _stopped(profiler)
+    return events
+
+
+def _started() -> profile:
+    if torch._C._autograd._profiler_enabled():
+        raise InputError("PyTorch's profiler measures memory here, and runs already; make the first call outside of it")
+    profiler = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
+    with _standard_error_closed():
+        profiler.start()
+    return profiler
+
+
+def _stopped(profiler: profile) -> list[Any]:
+    """What it saw, in order of time."""
+    with _standard_error_closed():
+        profiler.stop()
     assert profiler.profiler is not None
     return sorted(profiler.profiler.kineto_results.events(), key=lambda event: int(event.start_ns()))
 
