@@ -25,8 +25,20 @@ LIST = Path(__file__).with_name("library_steps.toml")
 LIBRARIES = ("transformers", "timm", "torchvision", "pytorchcv", "torch_geometric")
 #: Words are below _WORDS in a vocabulary of _VOCABULARY, so that special tokens at its end come only where wanted.
 _WORDS, _VOCABULARY, _CLASSES = 200, 256, 4
-_BATCH, _TOKENS, _FRAMES, _SAMPLES, _SIDE = 2, 16, 128, 4_000, 64
-_NODES, _EDGES, _CHANNELS = 40, 160, 16
+_CHANNELS = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """How large the inputs of a network are, where its settings do not say. side: of pictures."""
+
+    batch: int = 2
+    tokens: int = 16
+    frames: int = 128
+    samples: int = 4_000
+    side: int = 64
+    nodes: int = 40
+    edges: int = 160
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +48,7 @@ class Entry:
     library: str
     name: str
     settings: Mapping[str, Any]
+    sizes: Sizes = Sizes()
 
     @property
     def label(self) -> str:
@@ -104,16 +117,18 @@ def _timm(entry: Entry) -> tuple[nn.Module, Batch]:
     import timm
 
     settings = dict(entry.settings)
-    channels, side, _ = settings.pop("input", (3, _SIDE, _SIDE))
+    sizes = entry.sizes
+    channels, side, _ = settings.pop("input", (3, sizes.side, sizes.side))
     model = timm.create_model(entry.name, **settings)
-    return model, lambda: ((torch.randn(_BATCH, channels, side, side),), {})
+    return model, lambda: ((torch.randn(sizes.batch, channels, side, side),), {})
 
 
 def _torchvision(entry: Entry) -> tuple[nn.Module, Batch]:
     from torchvision import models
 
     settings = dict(entry.settings)
-    shape = settings.pop("input", [_BATCH, 3, _SIDE, _SIDE])
+    sizes = entry.sizes
+    shape = settings.pop("input", [sizes.batch, 3, sizes.side, sizes.side])
     count, kind = settings.pop("inputs", 1), settings.pop("kind", "")
     module, _, kind_of = settings.pop("class", "").partition(".")
     make = getattr(getattr(models, module), kind_of) if module else models.get_model_builder(entry.name)
@@ -136,8 +151,9 @@ def _pytorchcv(entry: Entry) -> tuple[nn.Module, Batch]:
     settings = dict(entry.settings)
     shape = settings.pop("input", None)
     model = model_provider._models[entry.name](**settings)
-    size = getattr(model, "in_size", (_SIDE, _SIDE))
-    shape = shape or (_BATCH, getattr(model, "in_channels", 3), *size)
+    sizes = entry.sizes
+    size = getattr(model, "in_size", (sizes.side, sizes.side))
+    shape = shape or (sizes.batch, getattr(model, "in_channels", 3), *size)
     return model, lambda: ((torch.randn(shape),), {})
 
 
@@ -157,26 +173,29 @@ class Convolutions(nn.Module):
 def _geometric(entry: Entry) -> tuple[nn.Module, Batch]:
     from torch_geometric.nn import conv, models
 
-    settings = dict(entry.settings)
+    settings, sizes = dict(entry.settings), entry.sizes
     edges, kind = settings.pop("edges", 0), settings.pop("class")
+
+    def nodes() -> Any:
+        return torch.randn(sizes.nodes, _CHANNELS)
+
+    def graph() -> Any:
+        return torch.randint(sizes.nodes, (2, sizes.edges))
+
     if kind.endswith("Conv"):
         model: nn.Module = Convolutions(getattr(conv, kind), bool(edges), settings)
-        return model, lambda: ((torch.randn(_NODES, _CHANNELS), _graph(), torch.randn(_EDGES, edges)), {})
+        return model, lambda: ((nodes(), graph(), torch.randn(sizes.edges, edges)), {})
     model = getattr(models, kind)(**settings)
     extra = settings.get("edge_dim", 0)
     if kind == "SchNet" or kind.startswith("DimeNet"):
-        atoms = torch.arange(_BATCH).repeat_interleave(6)
+        atoms = torch.arange(2).repeat_interleave(6)
         return model, lambda: ((torch.randint(1, 9, (12,)), torch.randn(12, 3) * 2, atoms), {})
     if kind == "AttentiveFP":
-        nodes = torch.arange(_BATCH).repeat_interleave(_NODES // _BATCH)
-        return model, lambda: ((torch.randn(_NODES, _CHANNELS), _graph(), torch.randn(_EDGES, extra), nodes), {})
+        of = torch.arange(sizes.batch).repeat_interleave(sizes.nodes // sizes.batch)
+        return model, lambda: ((nodes(), graph(), torch.randn(sizes.edges, extra), of), {})
     if kind == "LightGCN":
-        return model, lambda: ((_graph(),), {})
-    return model, lambda: ((torch.randn(_NODES, _CHANNELS), _graph()), {})
-
-
-def _graph() -> Any:
-    return torch.randint(_NODES, (2, _EDGES))
+        return model, lambda: ((graph(),), {})
+    return model, lambda: ((nodes(), graph()), {})
 
 
 def _transformers(entry: Entry) -> tuple[nn.Module, Batch]:
@@ -192,7 +211,7 @@ def _transformers(entry: Entry) -> tuple[nn.Module, Batch]:
         sizes = small["few"]
     values = smaller(make.config_class().to_dict(), sizes)
     config = make.config_class(**merged(values, settings.get("config", {})))
-    return make(config), lambda: ((), _inputs(make, config, settings))
+    return make(config), lambda: ((), _inputs(make, config, entry))
 
 
 def merged(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
@@ -216,37 +235,38 @@ def smaller(values: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, An
     return found
 
 
-def _inputs(make: Any, config: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _inputs(make: Any, config: Any, entry: Entry) -> dict[str, Any]:
     """What the class calls its main input, labels where it takes some, and what the entry says."""
+    settings, sizes = entry.settings, entry.sizes
     named = inspect.signature(make.forward).parameters
     found: dict[str, Any] = {}
     if not settings.get("only"):
-        found[make.main_input_name] = _main_input(make.main_input_name, config)
+        found[make.main_input_name] = _main_input(make.main_input_name, config, sizes)
         if getattr(config, "is_encoder_decoder", False) and "labels" not in named:
-            found["decoder_input_ids"] = _tokens()
+            found["decoder_input_ids"] = _tokens(sizes)
         if "labels" in named:
-            labels = labels_of(make.__name__, config, found)
+            labels = labels_of(make.__name__, config, found, sizes)
             found |= {} if labels is None else {"labels": labels}
     for name, said in settings.get("inputs", {}).items():
-        found[name] = _as_said(said)
+        found[name] = as_said(said)
     return found
 
 
-def _tokens() -> Any:
-    return torch.randint(3, _WORDS, (_BATCH, _TOKENS))
+def _tokens(sizes: Sizes) -> Any:
+    return torch.randint(3, _WORDS, (sizes.batch, sizes.tokens))
 
 
-def _main_input(name: str, config: Any) -> Any:
+def _main_input(name: str, config: Any, sizes: Sizes) -> Any:
     if name == "input_ids":
-        return _tokens()
+        return _tokens(sizes)
     if name == "input_values":
-        return torch.randn(_BATCH, _SAMPLES)
+        return torch.randn(sizes.batch, sizes.samples)
     if name == "input_features":
-        return torch.randn(_BATCH, _number(config, "num_mel_bins", 80), _FRAMES)
-    side, channels = _number(config, "image_size", _SIDE), _number(config, "num_channels", 3)
+        return torch.randn(sizes.batch, _number(config, "num_mel_bins", 80), sizes.frames)
+    side, channels = _number(config, "image_size", sizes.side), _number(config, "num_channels", 3)
     if name == "pixel_values_videos":
-        return torch.randn(_BATCH, _number(config, "frames_per_clip", 2), channels, side, side)
-    return torch.randn(_BATCH, channels, side, side)
+        return torch.randn(sizes.batch, _number(config, "frames_per_clip", 2), channels, side, side)
+    return torch.randn(sizes.batch, channels, side, side)
 
 
 def _number(config: Any, name: str, default: int) -> int:
@@ -254,24 +274,24 @@ def _number(config: Any, name: str, default: int) -> int:
     return default if value is None else int(value[0] if isinstance(value, list | tuple) else value)
 
 
-def labels_of(kind: str, config: Any, inputs: Mapping[str, Any]) -> Any:
+def labels_of(kind: str, config: Any, inputs: Mapping[str, Any], sizes: Sizes) -> Any:
     """Labels for what a class of transformers is made for; None where they have another form in each class."""
     classes = _number(config, "num_labels", 2)
     if kind.endswith(("CausalLM", "MaskedLM", "LMHeadModel", "ForConditionalGeneration", "Seq2SeqLM")):
         tokens = inputs.get("input_ids")
-        return _tokens() if tokens is None or getattr(config, "is_encoder_decoder", False) else tokens.clone()
+        return _tokens(sizes) if tokens is None or getattr(config, "is_encoder_decoder", False) else tokens.clone()
     if kind.endswith(("ImageClassification", "VideoClassification", "SequenceClassification")):
-        return torch.randint(classes, (_BATCH,))
+        return torch.randint(classes, (sizes.batch,))
     if kind.endswith("TokenClassification"):
-        return torch.randint(classes, (_BATCH, _TOKENS))
+        return torch.randint(classes, (sizes.batch, sizes.tokens))
     if kind.endswith("ForSemanticSegmentation"):
-        return torch.randint(classes, (_BATCH, *next(iter(inputs.values())).shape[-2:]))
+        return torch.randint(classes, (sizes.batch, *next(iter(inputs.values())).shape[-2:]))
     if kind.endswith("ForCTC"):
-        return torch.randint(1, 20, (_BATCH, 3))
+        return torch.randint(1, 20, (sizes.batch, 3))
     return None
 
 
-def _as_said(said: Any) -> Any:
+def as_said(said: Any) -> Any:
     """An input as the list writes it: "floats 2 3 64 64", "words 2 16", "below 10 2", "ones 2 16", or a value itself.
 
     "words 2 16 with 255 4" has token 255 in four places behind the first one, where an image stands.
