@@ -11,12 +11,12 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import wraps
-from typing import Any
+from dataclasses import dataclass, field
+from functools import partial, wraps
+from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import fx, nn
 from torch._dynamo.eval_frame import OptimizedModule
 from torch._functorch import config as functorch_config
 from torch._inductor.compile_fx import compile_fx
@@ -26,6 +26,7 @@ from torch.utils._pytree import tree_leaves
 
 from placewright.api.dynamo import passed_through
 from placewright.api.inductor_memory import FittedGraph, MemoryPartitioner
+from placewright.execution.pytorch.open_sizes import Sizes, is_open
 from placewright.execution.pytorch.optimizer_memory import check_step_fits, optimizer_memory, state_bytes
 from placewright.execution.pytorch.step_watch import StepWatch
 from placewright.machine import Machine
@@ -58,16 +59,25 @@ class _Graph:
     """One graph that Inductor compiled.
 
     read: identities of tensors of the module among its arguments. fitted: empty for a graph without a backward pass.
-    beside: bytes in use beside it, but for those of the optimizer and of gradients that are there before a step.
+    peak_bytes: the most of its runs, with what is in use beside it but for states of the optimizer and gradients that
+    are there before a step. call: runs it. inputs: its numbers, of which some are open. sizes: of the first call.
+    known: for which open sizes a run keeps the limit.
     """
 
     read: frozenset[int]
     fitted: list[FittedGraph]
-    beside: int
+    peak_bytes: int
+    call: Callable[..., Any]
+    inputs: Sequence[Any]
+    sizes: Sizes
+    known: dict[tuple[int, ...], bool] = field(default_factory=dict)
 
-    @property
-    def peak_bytes(self) -> int:
-        return self.beside + max((each.peak_bytes for each in self.fitted), default=0)
+
+class _Run(NamedTuple):
+    """A run of a graph. saved_bytes: what it keeps for its backward."""
+
+    graph: _Graph
+    saved_bytes: int
 
 
 class _Backend:
@@ -76,18 +86,24 @@ class _Backend:
     room: bytes that are left for the optimizer's states and gradients that are there before a step.
     """
 
-    def __init__(self, model: nn.Module, limit: Limit, room: int, watch: StepWatch) -> None:
+    def __init__(
+        self, model: nn.Module, limit: Limit, room: int, watch: StepWatch, largest: Mapping[str, int] | None = None
+    ) -> None:
         self._model = weakref.ref(model)
         self._watch = watch
+        #: The largest open sizes that were seen, by where they are found.
+        self.largest = dict(largest or {})
+        #: Whether a graph was compiled for one size, since it would have passed the limit with that.
+        self.has_outgrown = False
         self._limit = limit
         self.room = room
         self.graphs: list[_Graph] = []
         self._now = threading.local()
 
     @contextmanager
-    def calling(self, given: Any) -> Iterator[list[_Graph]]:
-        """Around each call of the module with such arguments. Gives the graphs that run in it."""
-        ran: list[_Graph] = []
+    def calling(self, given: Any) -> Iterator[list[_Run]]:
+        """Around each call of the module with such arguments. Gives what runs in it."""
+        ran: list[_Run] = []
         self._now.ran = ran
         self._now.given = [leaf for leaf in tree_leaves(given) if isinstance(leaf, torch.Tensor)]
         try:
@@ -102,8 +118,32 @@ class _Backend:
 
     def __call__(self, module: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compiles one graph. Raises InputError where no plan keeps the limit."""
+        has_open_sizes = any(map(is_open, example_inputs))
+        # PyTorch changes the module while it compiles it.
+        original = _copied(module) if has_open_sizes else None
+        graph = self._compiled(module, example_inputs)
+        if not (has_open_sizes and graph.fitted):
+            return partial(self._run, graph, graph.sizes)
+        apart: dict[tuple[int, ...], _Graph] = {}
+
+        def run(*arguments: Any) -> Any:
+            """With sizes with which it would pass the limit it is compiled for those."""
+            key = tuple(argument for argument in arguments if isinstance(argument, int))
+            sizes = graph.sizes.of_call(graph.inputs, key)
+            if self._keeps_limit(graph, key, sizes, arguments):
+                return self._run(graph, sizes, *arguments)
+            if key not in apart:
+                apart[key] = self._compiled(_copied(original), arguments)
+                for place, number in sizes.by_place().items():
+                    self.largest[place] = max(number, self.largest.get(place, 0))
+                self.has_outgrown = True
+            return self._run(apart[key], apart[key].sizes, *arguments)
+
+        return run
+
+    def _compiled(self, module: Any, inputs: Sequence[Any]) -> _Graph:
         self._watch.finish()
-        beside, read = self._beside(example_inputs)
+        beside, read = self._beside(inputs)
         limit = self._limit
         partitioner = MemoryPartitioner(
             limit.machine,
@@ -112,43 +152,56 @@ class _Backend:
             limit.keep,
             limit.options,
             f"; {format_bytes(self.room + beside)} are in use beside it" if self.room + beside else "",
+            self.largest,
         )
-        graph = _Graph(read=read, fitted=partitioner.graphs, beside=beside)
         # A graph from that cache has no plan. Its kernels come from Inductor's.
         with passed_through(), functorch_config.patch(enable_autograd_cache=False):
-            compiled = compile_fx(
+            call = compile_fx(
                 module,
-                example_inputs,
+                inputs,
                 partitioner.inner_compile,
                 config_patches={"custom_partitioner_fn": partitioner},
             )
+        peak = beside + max((each.peak_bytes for each in partitioner.graphs), default=0)
+        sizes = [each for each in inputs if isinstance(each, torch.SymInt | int)]
+        graph = _Graph(
+            read=read, fitted=partitioner.graphs, peak_bytes=peak, call=call, inputs=sizes, sizes=Sizes.seen(sizes)
+        )
         self.graphs.append(graph)
+        return graph
 
-        def run(*arguments: Any) -> Any:
-            if (ran := getattr(self._now, "ran", None)) is not None:
-                ran.append(graph)
-            results = compiled(*arguments)
-            self._watch.note(results, arguments)
-            return results
+    def _run(self, graph: _Graph, sizes: Sizes, *arguments: Any) -> Any:
+        if (ran := getattr(self._now, "ran", None)) is not None:
+            ran.append(_Run(graph, sum(each.saved_with(sizes) for each in graph.fitted)))
+        results = graph.call(*arguments)
+        self._watch.note(results, arguments)
+        return results
 
-        return run
+    def _keeps_limit(self, graph: _Graph, key: tuple[int, ...], sizes: Sizes, arguments: Sequence[Any]) -> bool:
+        """Whether a graph does so with such sizes, which are found once."""
+        if key not in graph.known:
+            peak = self._beside(arguments)[0] + max(each.lowered.peak_bytes(sizes) for each in graph.fitted)
+            graph.known[key] = peak + self.room <= self._limit.memory_limit
+            if graph.known[key]:
+                graph.peak_bytes = max(graph.peak_bytes, peak)
+        return graph.known[key]
 
-    def _beside(self, example_inputs: Sequence[Any]) -> tuple[int, frozenset[int]]:
+    def _beside(self, inputs: Sequence[Any]) -> tuple[int, frozenset[int]]:
         """Bytes in use beside a graph of a call that has come so far, and which tensors of the module it reads.
 
         These are tensors of the module and arguments that it does not read, what earlier graphs keep for their
         backward, and gradients of later graphs, whose backward comes before.
         """
-        ran: list[_Graph] = getattr(self._now, "ran", None) or []
+        ran: list[_Run] = getattr(self._now, "ran", None) or []
         model = self._model()
         assert model is not None
         held = [*model.parameters(), *model.buffers()]
-        read = frozenset(id(value) for value in example_inputs) & {id(value) for value in held}
-        before = read.union(*(graph.read for graph in ran))
-        given = {id(value) for value in example_inputs}
+        given = {id(value) for value in inputs}
+        read = frozenset(id(value) for value in held) & given
+        before = read.union(*(each.graph.read for each in ran))
         unread = sum(each.nbytes for each in (*held, *getattr(self._now, "given", ())) if id(each) not in given)
         later = sum(each.nbytes for each in held if each.requires_grad and id(each) not in before)
-        saved = sum(each.saved_bytes for graph in ran for each in graph.fitted)
+        saved = sum(each.saved_bytes for each in ran)
         return unread + (later if torch.is_grad_enabled() else 0) + saved, read
 
 
@@ -193,7 +246,7 @@ class FittedModule(OptimizedModule):
             check_step_fits(model, optimizer, limit.memory_limit, found)
         watch = StepWatch(limit.memory_limit)
         backend = _Backend(model, limit, sum(found.state_bytes for found in memory.values()), watch)
-        super().__init__(model, torch._dynamo.optimize(backend, dynamic=False))
+        super().__init__(model, torch._dynamo.optimize(backend))
         self._limit, self._backend, self._optimizers, self._watch = limit, backend, known, watch
         own = weakref.ref(self)
 
@@ -280,7 +333,7 @@ class FittedModule(OptimizedModule):
         beside = self._beside()
         if not self._backend.graphs:
             self._backend.room = max(self._backend.room, beside)
-        if self._backend.has_room(beside):
+        if self._backend.has_room(beside) and not self._backend.has_outgrown:
             return
         if pending := self._watch.pending_bytes():
             warnings.warn(
@@ -289,8 +342,9 @@ class FittedModule(OptimizedModule):
                 stacklevel=3,
             )
         self._watch.forget()
-        self._backend = _Backend(self._orig_mod, self._limit, beside, self._watch)
-        self.dynamo_ctx = torch._dynamo.optimize(self._backend, dynamic=False)
+        room = max(beside, self._backend.room)
+        self._backend = _Backend(self._orig_mod, self._limit, room, self._watch, self._backend.largest)
+        self.dynamo_ctx = torch._dynamo.optimize(self._backend)
         forward = self.forward
         self._initialize()
         self.forward = forward
@@ -308,6 +362,15 @@ class FittedModule(OptimizedModule):
             check_step_fits(self._orig_mod, optimizer, self._limit.memory_limit, optimizer_memory(optimizer))
         except InputError as error:
             warnings.warn(f"{error}, which it has passed", stacklevel=3)
+
+
+def _copied(module: Any) -> fx.GraphModule:
+    """Another graph with the same parameters and submodules. It says nothing of the sizes it was captured with."""
+    graph, made = fx.Graph(), dict[fx.Node, fx.Node]()
+    for node in module.graph.nodes:
+        made[node] = graph.node_copy(node, made.__getitem__)
+        made[node].meta = {key: known for key, known in node.meta.items() if key not in ("example_value", "val")}
+    return fx.GraphModule(module, graph)
 
 
 def _logging_functions() -> set[Any]:

@@ -6,8 +6,9 @@ Imported only where torch is known to be present.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -23,6 +24,7 @@ from placewright.api.questions import Plan
 from placewright.costs.fused import with_fused_times
 from placewright.execution.pytorch.joint import JointGraph
 from placewright.execution.pytorch.lowered_memory import LoweredStep
+from placewright.execution.pytorch.open_sizes import Sizes, is_size
 from placewright.execution.pytorch.places import first_line
 from placewright.graph import Graph
 from placewright.machine import Machine
@@ -30,6 +32,8 @@ from placewright.rematerialization.reruns import rewritten
 from placewright.support.errors import InputError
 from placewright.support.quantities import format_bytes
 from placewright.version import VERSION
+
+_LOGGER = logging.getLogger(__name__)
 
 #: How many plans are lowered for one graph at the most. The least by which a plan that is over the limit is followed by
 #: a lower one, and the room from which on a higher one is tried, as shares of the limit.
@@ -62,18 +66,28 @@ class FittedGraph:
         included.
     num_tried
         How many partitions were lowered until one kept the limit.
+
+    Of a graph with open sizes all of it is for the largest that it was planned for; `lowered` and `saved` say what
+    other sizes take.
     """
 
     plan: Plan
     saved_bytes: int
     peak_bytes: int
     num_tried: int = 1
+    lowered: LoweredStep = field(repr=False, compare=False)
+    saved: Sequence[Any] = field(repr=False, compare=False)
+
+    def saved_with(self, sizes: Sizes) -> int:
+        """What forward leaves for backward with other sizes, in bytes."""
+        return sum(map(sizes.num_bytes, self.saved))
 
 
 class MemoryPartitioner(CustomPartitionerFn):
     """Parts each joint graph as a plan says that keeps a memory limit.
 
-    beside: how a refusal says what is in use beside the graph.
+    beside: how a refusal says what is in use beside the graph. largest: the largest sizes seen, where sizes are open,
+    for which a graph is planned; where no plan keeps the limit with all of them, it is planned for those of the call.
 
     Attributes
     ----------
@@ -89,6 +103,7 @@ class MemoryPartitioner(CustomPartitionerFn):
         keep: Sequence[str],
         options: Mapping[str, Any],
         beside: str = "",
+        largest: Mapping[str, int] | None = None,
     ) -> None:
         self.graphs: list[FittedGraph] = []
         self._machine = machine
@@ -97,6 +112,7 @@ class MemoryPartitioner(CustomPartitionerFn):
         self._keep = tuple(keep)
         self._options = dict(options)
         self._beside = beside
+        self._largest = largest or {}
         self._settings: Mapping[str, Any] = {}
 
     def inner_compile(self, *args: Any, **options: Any) -> Any:
@@ -109,13 +125,24 @@ class MemoryPartitioner(CustomPartitionerFn):
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
         """Part one joint graph."""
         try:
-            return self._parted(gm, joint_inputs, kwargs)
+            parts = min_cut_rematerialization_partition(gm, joint_inputs, **kwargs)
+            seen = Sizes.seen(node.meta.get("val") for node in gm.graph.find_nodes(op="placeholder"))
+            if largest := seen.at_least(self._largest):
+                try:
+                    return self._parted(gm, parts, kwargs, largest)
+                except InputError:
+                    _LOGGER.info("no plan keeps the limit with all of the largest sizes")
+            return self._parted(gm, parts, kwargs, seen)
         except InputError as error:
             raise RefusedError(error) from error
         except Exception as error:
             # PyTorch takes some of these for a graph break, and would run the module without a limit.
             told = f"{type(error).__name__}: {first_line(error)}"
             raise RefusedError(InputError(f"what a graph holds under Inductor cannot be told: {told}")) from error
+
+    def __deepcopy__(self, _: Any) -> MemoryPartitioner:
+        """Itself: PyTorch copies its settings, and fake tensors are not to be copied."""
+        return self
 
     def uuid(self) -> str:
         """Tell compiled graphs of different limits apart in PyTorch's caches."""
@@ -131,17 +158,17 @@ class MemoryPartitioner(CustomPartitionerFn):
         return hashlib.sha256(repr(told).encode()).hexdigest()
 
     def _parted(
-        self, gm: fx.GraphModule, joint_inputs: Sequence[object], kwargs: Mapping[str, Any]
+        self, gm: fx.GraphModule, parts: _Parts, kwargs: Mapping[str, Any], sizes: Sizes
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
-        parts: tuple[fx.GraphModule, fx.GraphModule] = min_cut_rematerialization_partition(gm, joint_inputs, **kwargs)
         num_outputs = kwargs["num_fwd_outputs"]
-        joint = JointGraph(gm, num_outputs, parts[0])
+        joint = JointGraph(gm, num_outputs, parts[0], sizes=sizes)
         graph = with_fused_times(joint.graph, self._machine, self._fused_share)
-        lowered = LoweredStep(num_outputs)
+        workspaces: dict[Any, int] = {}
 
         def fitted(plan: Plan, parts: _Parts, settings: Mapping[str, Any]) -> _Fitted:
             with inductor_config.patch(dict(settings)):
-                return _Fitted(plan, parts, settings, lowered.peak_bytes(*parts))
+                lowered = LoweredStep(*parts, num_outputs, sizes, workspaces)
+            return _Fitted(plan, parts, settings, lowered, lowered.peak_bytes(sizes))
 
         found = fitted(self._plan(rewritten(graph, joint.run_again_in(parts[1])).graph), parts, _SETTINGS[0])
         tried = [found]
@@ -173,9 +200,16 @@ class MemoryPartitioner(CustomPartitionerFn):
                 )
             found = min(within, key=lambda each: each.plan.step_time_ns)
         self._settings = found.settings
-        saved = _saved_bytes(found.parts[0], num_outputs)
+        saved = _saved(found.parts[0], num_outputs)
         self.graphs.append(
-            FittedGraph(plan=found.plan, saved_bytes=saved, peak_bytes=found.peak_bytes, num_tried=len(tried))
+            FittedGraph(
+                plan=found.plan,
+                saved_bytes=sum(map(sizes.num_bytes, saved)),
+                peak_bytes=found.peak_bytes,
+                num_tried=len(tried),
+                lowered=found.lowered,
+                saved=saved,
+            )
         )
         return found.parts
 
@@ -192,6 +226,7 @@ class _Fitted(NamedTuple):
     plan: Plan
     parts: _Parts
     settings: Mapping[str, Any]
+    lowered: LoweredStep
     peak_bytes: int
 
 
@@ -208,6 +243,9 @@ def _tried(limit: int, planned: Callable[[int], Plan], lowered: Callable[[Plan],
         plan = planned(asked)
         if plan.status == "infeasible":
             found_none = asked
+            if not tried:
+                # It may take less than is planned, and else says what limit is near.
+                tried.append(lowered(plan))
         elif any(plan.reruns == each.plan.reruns for each in tried):
             break
         else:
@@ -232,7 +270,7 @@ def _tried(limit: int, planned: Callable[[int], Plan], lowered: Callable[[Plan],
     return tried
 
 
-def _saved_bytes(forward: fx.GraphModule, num_outputs: int) -> int:
-    """What forward returns behind its results, other than its arguments."""
-    saved = forward.graph.output_node().args[0][num_outputs:]
-    return sum(node.meta["val"].untyped_storage().nbytes() for node in dict.fromkeys(saved) if node.op != "placeholder")
+def _saved(forward: fx.GraphModule, num_outputs: int) -> list[Any]:
+    """The tensors that forward returns behind its results, other than its arguments."""
+    saved = dict.fromkeys(forward.graph.output_node().args[0][num_outputs:])
+    return [node.meta["val"] for node in saved if node.op != "placeholder" and not is_size(node)]

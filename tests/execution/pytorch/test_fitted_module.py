@@ -159,6 +159,36 @@ def test_what_an_earlier_call_keeps_for_its_backward_counts() -> None:
         step()
 
 
+def test_one_plan_serves_other_sizes_as_far_as_they_keep_the_limit() -> None:
+    """From the second size on sizes are open. With 2,300 rows the plan for 1,500 would pass the limit."""
+    model, reference = network(), network()
+    fitted = placewright.fit(model, limit := 2_000_000, backend="inductor")
+    found = []
+
+    def step(each: nn.Module, x: torch.Tensor) -> list[torch.Tensor | None]:
+        each.zero_grad()
+        each(x).backward()
+        return [parameter.grad for parameter in each.parameters()]
+
+    for rows in (1024, 1500, 800, 2300, 2200):
+        x = torch.randn(rows, 32)
+        for one, other in zip(step(fitted, x), step(reference, x), strict=True):
+            torch.testing.assert_close(one, other)
+        step(fitted, x)
+        fitted.zero_grad()
+        taken = allocated_peak(partial(step, fitted, x)) + sum(each.nbytes for each in (*model.parameters(), x))
+        fitted.zero_grad()
+        assert taken <= limit
+        found.append([len(each.plan.reruns) for each in fitted.graphs])
+    (one_size,), (_, several), *_ = found
+    assert one_size < several
+    assert found[2] == found[1]
+    assert len(found[3]) == 1, "all are planned anew for the largest"
+    assert found[4] == found[3]
+    with pytest.raises(placewright.InputError, match="no plan was found for a training step"):
+        fitted(torch.randn(9000, 32))
+
+
 class Broken(nn.Module):
     """Two graphs: the first keeps for its backward what the second must leave free."""
 

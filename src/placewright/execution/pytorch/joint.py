@@ -16,6 +16,7 @@ from torch._functorch._aot_autograd import descriptors
 from torch._functorch.partitioners import _extract_fwd_bwd_modules
 
 from placewright.execution.pytorch.miscaptured import OpenSizesError
+from placewright.execution.pytorch.open_sizes import Sizes, is_size
 from placewright.graph import Graph, Op
 from placewright.importers.torch.capture import ancestors, capture_graph
 from placewright.importers.torch.graph import translate
@@ -37,7 +38,7 @@ class JointGraph:
     from begin to end; the others are there from where they are made: gradients that backward gets, and arguments that
     are brought to a device. labels: names of placeholders in the module. as_run: whether the plan is for ops that
     PyTorch runs one by one, in which nothing is copied that need not be, and gradients of one tensor may be added in
-    place; otherwise for a compiler.
+    place; otherwise for a compiler. sizes: the numbers for which a graph with open sizes is read.
 
     Attributes
     ----------
@@ -59,8 +60,10 @@ class JointGraph:
         labels: Mapping[str, str] | None = None,
         as_run: bool = False,
         sums_in_place: bool = False,
+        sizes: Sizes | None = None,
     ) -> None:
         self._joint = joint
+        self._sizes = sizes
         self._num_forward_outputs = num_forward_outputs
         self._check()
         ends = list(_results(joint.graph))
@@ -98,12 +101,13 @@ class JointGraph:
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
         """Forward and backward, in which the ops run again that reruns name. device_of: of ops, by name, in the order
         of their first runs; by default all are on one device, in the order of the graph."""
-        module, saved = _Rewriting(self, rewritten(self.graph, reruns, (), device_of)).done()
+        module, found = _Rewriting(self, rewritten(self.graph, reruns, (), device_of)).done()
+        saved = [node for node in found if not is_size(node)]
         placeholders = module.graph.find_nodes(op="placeholder")
         parts: tuple[fx.GraphModule, fx.GraphModule] = _extract_fwd_bwd_modules(
             module,
             saved,
-            [],
+            [node for node in found if is_size(node)],
             num_fwd_outputs=self._num_forward_outputs,
             static_lifetime_input_nodes=torch.utils._ordered_set.OrderedSet(placeholders[i] for i in static_inputs),
         )
@@ -135,11 +139,13 @@ class JointGraph:
         for node in self._joint.graph.nodes:
             if node.op == "call_function" and "val" not in node.meta:
                 raise OpenSizesError(f"the node {node.name} of a captured graph does not say what it makes")
-            if node.op == "placeholder" and not isinstance(node.meta.get("val"), torch.Tensor):
+            if node.op == "placeholder" and is_size(node) and self._sizes is None:
                 raise InputError(
                     "PyTorch compiles this graph for open sizes, as it does from the second shape of an argument on, "
                     "and a memory limit is for sizes that are known; torch.compile(..., dynamic=False) plans per shape"
                 )
+            if is_size(node) and not all(map(is_size, node.all_input_nodes)):
+                raise OpenSizesError(f"the node {node.name} of a captured graph asks for the size of a result")
             if node.op == "call_function" and node.target is not _COPY and node.is_impure(impure_random=False):
                 raise InputError(
                     f"the op {node.target} of a captured graph does something beside what it returns, and no plan "
@@ -148,11 +154,17 @@ class JointGraph:
 
     def _in_passes(self, results: Sequence[Any]) -> fx.Graph:
         """A copy without writes, forward first."""
-        read, made = fx.Graph(), dict[fx.Node, fx.Node]()
+        read, made = fx.Graph(), dict[fx.Node, Any]()
         nodes = [node for node in self._joint.graph.nodes if node.op != "output" and node.target is not _COPY]
+        if self._sizes:
+            made.update((node, self._sizes.number(node.meta.get("val"))) for node in nodes if is_size(node))
         for node in sorted(nodes, key=lambda node: (1 + (node not in self._forward)) * (node.op == "call_function")):
+            if node in made:
+                continue
             made[node] = read.node_copy(node, made.__getitem__)
             self._of[made[node]] = node
+            if self._sizes and "val" in node.meta:
+                made[node].meta["val"] = self._sizes.known(node.meta["val"])
         read.output(tuple(made[node] if isinstance(node, fx.Node) else node for node in results))
         read.owning_module = self._joint
         return read
@@ -181,8 +193,8 @@ class _Rewriting:
         """The joint graph, and which of forward's nodes backward reads."""
         joint, ops = self.joint._joint, self.found.graph.ops
         for node in joint.graph.nodes:
-            if node.op in ("placeholder", "get_attr"):
-                self.constants[node] = self.graph.node_copy(node)
+            if node.op in ("placeholder", "get_attr") or is_size(node):
+                self.constants[node] = self.graph.node_copy(node, self.constants.__getitem__)
                 for tensor in self.joint._tensors.get(node, ()):
                     assert tensor is not None
                     self.made[tensor] = self.constants[node]
