@@ -24,8 +24,9 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._pytree import tree_leaves
 
-from placewright.api.dynamo import passed_through
+from placewright.api.dynamo import RefusedError, passed_through
 from placewright.api.inductor_memory import FittedGraph, MemoryPartitioner
+from placewright.execution.pytorch.miscaptured import OpenSizesError
 from placewright.execution.pytorch.open_sizes import Sizes, is_open
 from placewright.execution.pytorch.optimizer_memory import check_step_fits, optimizer_memory, state_bytes
 from placewright.execution.pytorch.step_watch import StepWatch
@@ -118,28 +119,38 @@ class _Backend:
 
     def __call__(self, module: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compiles one graph. Raises InputError where no plan keeps the limit."""
-        has_open_sizes = any(map(is_open, example_inputs))
         # PyTorch changes the module while it compiles it.
-        original = _copied(module) if has_open_sizes else None
-        graph = self._compiled(module, example_inputs)
-        if not (has_open_sizes and graph.fitted):
+        original = _copied(module) if any(map(is_open, example_inputs)) else None
+        try:
+            graph = self._compiled(module, example_inputs)
+        except RefusedError as error:
+            if not isinstance(error.error, OpenSizesError) or original is None:
+                raise
+            return partial(self._run_apart, original, {})
+        if original is None or not graph.fitted:
             return partial(self._run, graph, graph.sizes)
         apart: dict[tuple[int, ...], _Graph] = {}
 
         def run(*arguments: Any) -> Any:
             """With sizes with which it would pass the limit it is compiled for those."""
-            key = tuple(argument for argument in arguments if isinstance(argument, int))
+            key = _numbers(arguments)
             sizes = graph.sizes.of_call(graph.inputs, key)
             if self._keeps_limit(graph, key, sizes, arguments):
                 return self._run(graph, sizes, *arguments)
-            if key not in apart:
-                apart[key] = self._compiled(_copied(original), arguments)
-                for place, number in sizes.by_place().items():
-                    self.largest[place] = max(number, self.largest.get(place, 0))
-                self.has_outgrown = True
-            return self._run(apart[key], apart[key].sizes, *arguments)
+            results = self._run_apart(original, apart, *arguments)
+            for place, number in sizes.by_place().items():
+                self.largest[place] = max(number, self.largest.get(place, 0))
+            self.has_outgrown = True
+            return results
 
         return run
+
+    def _run_apart(self, original: Any, known: dict[tuple[int, ...], _Graph], *arguments: Any) -> Any:
+        """Runs what is compiled for these sizes alone."""
+        key = _numbers(arguments)
+        if key not in known:
+            known[key] = self._compiled(_copied(original), arguments)
+        return self._run(known[key], known[key].sizes, *arguments)
 
     def _compiled(self, module: Any, inputs: Sequence[Any]) -> _Graph:
         self._watch.finish()
@@ -362,6 +373,10 @@ class FittedModule(OptimizedModule):
             check_step_fits(self._orig_mod, optimizer, self._limit.memory_limit, optimizer_memory(optimizer))
         except InputError as error:
             warnings.warn(f"{error}, which it has passed", stacklevel=3)
+
+
+def _numbers(arguments: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(argument for argument in arguments if isinstance(argument, int))
 
 
 def _copied(module: Any) -> fx.GraphModule:

@@ -189,6 +189,17 @@ def test_one_plan_serves_other_sizes_as_far_as_they_keep_the_limit() -> None:
         fitted(torch.randn(9000, 32))
 
 
+def test_a_graph_that_asks_for_the_size_of_a_result_is_compiled_for_each_size() -> None:
+    """The mean of a convolution's results is by how many they are."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Tanh(), Loss())
+    fitted = placewright.fit(model, "10MiB", backend="inductor")
+    for number in (4, 5, 3, 5):
+        x = torch.randn(number, 3, 16, 16)
+        torch.testing.assert_close(fitted(x), model(x))
+    assert len(fitted.graphs) == 3
+
+
 class Broken(nn.Module):
     """Two graphs: the first keeps for its backward what the second must leave free."""
 
