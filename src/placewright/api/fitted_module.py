@@ -26,6 +26,7 @@ from torch.utils._pytree import tree_leaves
 
 from placewright.api.dynamo import passed_through
 from placewright.api.inductor_memory import FittedGraph, MemoryPartitioner
+from placewright.api.nested_regions import compiled
 from placewright.api.ordering import AS_PLANNED
 from placewright.execution.pytorch.optimizer_memory import check_step_fits, optimizer_memory, state_bytes
 from placewright.machine import Machine
@@ -110,15 +111,16 @@ class _Backend:
         graph = _Graph(read=read, fitted=partitioner.graphs, beside=beside)
         # A graph from that cache has no plan. Its kernels come from Inductor's.
         with passed_through(), functorch_config.patch(enable_autograd_cache=False):
-            compiled = compile_fx(
-                module, example_inputs, config_patches={"custom_partitioner_fn": partitioner, **AS_PLANNED}
+            settings = {"custom_partitioner_fn": partitioner, **AS_PLANNED}
+            run_graph = compiled(
+                partitioner.regions, lambda: compile_fx(module, example_inputs, config_patches=settings)
             )
         self.graphs.append(graph)
 
         def run(*arguments: Any) -> Any:
             if (ran := getattr(self._now, "ran", None)) is not None:
                 ran.append(graph)
-            return compiled(*arguments)
+            return run_graph(*arguments)
 
         return run
 

@@ -17,11 +17,13 @@ from torch._inductor.custom_graph_pass import CustomPartitionerFn
 
 from placewright.api.dynamo import RefusedError
 from placewright.api.functions import plan as make_plan
+from placewright.api.nested_regions import Regions
 from placewright.api.questions import Plan
 from placewright.costs.fused import with_fused_times
 from placewright.execution.pytorch.joint import JointGraph
 from placewright.execution.pytorch.lowered_memory import LoweredStep
 from placewright.execution.pytorch.places import first_line
+from placewright.execution.pytorch.saved import SavingGraph, kept_bytes, saved_bytes
 from placewright.graph import Graph
 from placewright.machine import Machine
 from placewright.rematerialization.reruns import rewritten
@@ -61,7 +63,7 @@ class FittedGraph:
 class MemoryPartitioner(CustomPartitionerFn):
     """Parts each joint graph as a plan says that keeps a memory limit.
 
-    beside: how a refusal says what is in use beside the graph.
+    beside: how a refusal says what is in use beside the graph. runs: how often it runs before its backward does.
 
     Attributes
     ----------
@@ -77,6 +79,7 @@ class MemoryPartitioner(CustomPartitionerFn):
         keep: Sequence[str],
         options: Mapping[str, Any],
         beside: str = "",
+        runs: int = 1,
     ) -> None:
         self.graphs: list[FittedGraph] = []
         self._machine = machine
@@ -85,6 +88,8 @@ class MemoryPartitioner(CustomPartitionerFn):
         self._keep = tuple(keep)
         self._options = dict(options)
         self._beside = beside
+        self._runs = runs
+        self.regions = Regions(memory_limit)
 
     def __call__(
         self, gm: fx.GraphModule, joint_inputs: Sequence[object], **kwargs: Any
@@ -115,33 +120,49 @@ class MemoryPartitioner(CustomPartitionerFn):
     def _parted(
         self, gm: fx.GraphModule, joint_inputs: Sequence[object], kwargs: Mapping[str, Any]
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
-        parts: tuple[fx.GraphModule, fx.GraphModule] = min_cut_rematerialization_partition(gm, joint_inputs, **kwargs)
-        num_outputs = kwargs["num_fwd_outputs"]
-        joint = JointGraph(gm, num_outputs, parts[0])
+        own: _Parts = min_cut_rematerialization_partition(gm, joint_inputs, **kwargs)
+        num_outputs, static = kwargs["num_fwd_outputs"], kwargs.get("static_lifetime_input_indices") or ()
+        joint = JointGraph(gm, num_outputs, own[0])
         graph = with_fused_times(joint.graph, self._machine, self._fused_share)
-        lowered = LoweredStep(num_outputs)
+        keep, lowered = (*joint.once, *self._keep), LoweredStep(num_outputs)
+        own_plan = self._plan(rewritten(graph, joint.run_again_in(own[1])).graph)
+        saving = SavingGraph(joint=joint, graph=graph, peak_bytes=own_plan.peak_bytes[0], num_outputs=num_outputs)
+
+        def planned(graph: Graph, limit: int) -> Plan:
+            return self._plan(graph, memory_limit=limit, keep=keep, **self._options)
+
+        # PyTorch hands over the graph of a nested region without arguments.
+        if not joint_inputs:
+            return self.regions.parted(own, own_plan, saving, planned)
 
         def fitted(plan: Plan, parts: _Parts) -> _Fitted:
-            return _Fitted(plan, parts, lowered.peak_bytes(*parts))
+            others = (self._runs - 1) * kept_bytes(parts[0], num_outputs, static)
+            return _Fitted(plan, parts, plan.peak_bytes[0] + others, lowered.peak_bytes(*parts) + others)
 
-        found = fitted(self._plan(rewritten(graph, joint.run_again_in(parts[1])).graph), parts)
+        def within(limit: int) -> Plan:
+            if self._runs == 1:
+                return planned(graph, limit)
+            saved = (limit - saving.peak_bytes) // (self._runs - 1)
+            saved -= kept_bytes(own[0], num_outputs, static) - saved_bytes(own[0], num_outputs)
+            peak = min(limit, saving.peak_bytes)
+            return planned(saving.saving_at_most(saved, peak), peak)
+
+        found = fitted(own_plan, own)
+        self.regions.settle(found.peak_bytes, saved_bytes(own[0], num_outputs))
         tried = [found]
         if found.peak_bytes > self._limit:
-            keep, static = (*joint.once, *self._keep), kwargs.get("static_lifetime_input_indices") or ()
-
-            def planned(limit: int) -> Plan:
-                return self._plan(graph, memory_limit=limit, keep=keep, **self._options)
-
-            tried = _tried(self._limit, planned, lambda plan: fitted(plan, joint.parted(plan.reruns, static)))
-            within = [each for each in tried if each.peak_bytes <= self._limit]
-            if not within:
+            tried = _tried(
+                self._limit, within, lambda plan: fitted(plan, joint.parted(saving.reruns(plan.reruns), static))
+            )
+            fits = [each for each in tried if each.peak_bytes <= self._limit]
+            if not fits:
                 nearest = min(each.peak_bytes for each in (found, *tried))
                 raise InputError(
                     f"no plan was found for a training step within {format_bytes(self._limit)}; the one nearest to it "
                     f"takes {format_bytes(nearest)}{self._beside}"
                 )
-            found = min(within, key=lambda each: each.plan.step_time_ns)
-        saved = _saved_bytes(found.parts[0], num_outputs)
+            found = min(fits, key=lambda each: each.plan.step_time_ns)
+        saved = saved_bytes(found.parts[0], num_outputs)
         self.graphs.append(
             FittedGraph(plan=found.plan, saved_bytes=saved, peak_bytes=found.peak_bytes, num_tried=len(tried))
         )
@@ -155,10 +176,11 @@ _Parts = tuple[fx.GraphModule, fx.GraphModule]
 
 
 class _Fitted(NamedTuple):
-    """A plan, its parts, and what they hold at the most when Inductor compiles them."""
+    """A plan, its parts, and what they hold at the most, by the plan and when Inductor compiles them."""
 
     plan: Plan
     parts: _Parts
+    planned_bytes: int
     peak_bytes: int
 
 
@@ -180,9 +202,9 @@ def _tried(limit: int, planned: Callable[[int], Plan], lowered: Callable[[Plan],
         else:
             tried.append(lowered(plan))
         within = [each for each in tried if each.peak_bytes <= limit]
-        beyond = [each.plan.peak_bytes[0] for each in tried if each.peak_bytes > limit]
+        beyond = [each.planned_bytes for each in tried if each.peak_bytes > limit]
         if within:
-            lower = max(each.plan.peak_bytes[0] for each in within)
+            lower = max(each.planned_bytes for each in within)
             spare = limit - max(each.peak_bytes for each in within)
             upper = min(beyond, default=lower + 2 * spare)
             if spare < _SPARE * limit:
@@ -198,8 +220,3 @@ def _tried(limit: int, planned: Callable[[int], Plan], lowered: Callable[[Plan],
             break
     return tried
 
-
-def _saved_bytes(forward: fx.GraphModule, num_outputs: int) -> int:
-    """What forward returns behind its results, other than its arguments."""
-    saved = forward.graph.output_node().args[0][num_outputs:]
-    return sum(node.meta["val"].untyped_storage().nbytes() for node in dict.fromkeys(saved) if node.op != "placeholder")

@@ -82,9 +82,9 @@ class JointGraph:
         self._tensors = {self._of[node]: found for node, found in tensors.items()}
         self._node = {node.name: self._of[node] for node in read.nodes if node.op == "call_function"}
         tangents = {f"input:{node.name}" for node in placeholders if is_tangent(node)}
-        self.graph = _with_late_inputs(graph, self._is_forward, tangents)
+        self.graph = _with_late_inputs(graph, self.is_forward, tangents)
         if as_run:
-            self.graph = _with_forward_first(self.graph, self._is_forward)
+            self.graph = _with_forward_first(self.graph, self.is_forward)
         written = {node.args[0] for node in writes} | overwritten(joint.graph)
         self.once = tuple(
             op.name
@@ -114,7 +114,7 @@ class JointGraph:
         for node in forward.graph.nodes:
             node.meta[RUN] = node.name
         for node in backward.graph.nodes:
-            node.meta[RUN] = f"{node.name}@2" if self._is_forward(node.name) else node.name
+            node.meta[RUN] = f"{node.name}@2" if self.is_forward(node.name) else node.name
 
     def run_again_in(self, backward: fx.GraphModule) -> tuple[Rerun, ...]:
         """What PyTorch's own backward computes again, and when."""
@@ -122,7 +122,7 @@ class JointGraph:
         for node in backward.graph.nodes:
             if node.op != "call_function" or node.name not in ops or ops[node.name].kind == "view":
                 continue
-            if self._is_forward(node.name):
+            if self.is_forward(node.name):
                 waiting.append(node.name)
                 continue
             for op in waiting:
@@ -157,7 +157,8 @@ class JointGraph:
         read.owning_module = self._joint
         return read
 
-    def _is_forward(self, op: str) -> bool:
+    def is_forward(self, op: str) -> bool:
+        """Whether an op of the graph, by its name, is of forward."""
         return op in self._node and self._node[op] in self._forward
 
 
@@ -186,7 +187,7 @@ class _Rewriting:
                 for tensor in self.joint._tensors.get(node, ()):
                     assert tensor is not None
                     self.made[tensor] = self.constants[node]
-        last = max(place for place, op in enumerate(ops) if self.joint._is_forward(op.name))
+        last = max(place for place, op in enumerate(ops) if self.joint.is_forward(op.name))
         for place in range(last + 1):
             self._run(place)
         results, count = list(_results(joint.graph)), self.joint._num_forward_outputs
