@@ -26,7 +26,7 @@ from torch.utils._pytree import tree_leaves
 
 from placewright.api.dynamo import passed_through
 from placewright.api.inductor_memory import FittedGraph, MemoryPartitioner
-from placewright.api.nested_regions import compiled
+from placewright.api.nested_regions import CompiledBlocks, compiled
 from placewright.api.ordering import AS_PLANNED
 from placewright.execution.pytorch.optimizer_memory import check_step_fits, optimizer_memory, state_bytes
 from placewright.machine import Machine
@@ -162,6 +162,7 @@ class FittedModule(OptimizedModule):
     #: Names that `OptimizedModule` would set on the module that it wraps.
     _limit: Any = None
     _backend: Any = None
+    _blocks: Any = None
     _optimizers: Any = None
     _hook: Any = None
     _compiled: Any = None
@@ -181,6 +182,7 @@ class FittedModule(OptimizedModule):
         backend = _Backend(model, limit, sum(found.state_bytes for found in memory.values()))
         super().__init__(model, torch._dynamo.optimize(backend, dynamic=False))
         self._limit, self._backend, self._optimizers = limit, backend, known
+        self._blocks = CompiledBlocks(model)
         own = weakref.ref(self)
 
         def stepped(optimizer: Optimizer, *_: Any) -> None:
@@ -217,7 +219,8 @@ class FittedModule(OptimizedModule):
             # Each would part the graph in two, which are planned one after the other.
             "ignore_logging_functions": _logging_functions(),
         }
-        with torch._dynamo.config.patch(settings), self._backend.calling((args, kwargs)) as ran:
+        calling = self._backend.calling((args, kwargs))
+        with torch._dynamo.config.patch(settings), self._blocks.as_regions(), calling as ran:
             result = super().__call__(*args, **kwargs)
         tensors = (leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor))
         if not ran and any(tensor.requires_grad for tensor in tensors):

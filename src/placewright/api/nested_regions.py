@@ -9,10 +9,13 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
+from unittest import mock
 
-from torch import fx
+import torch
+from torch import fx, nn
 
 from placewright.api.questions import Plan
 from placewright.execution.pytorch.saved import SavingGraph, saved_bytes
@@ -100,3 +103,24 @@ def compiled(regions: Regions, compile: Callable[[], Any]) -> Any:
             return compile()
         except AgainError:
             continue
+
+
+class CompiledBlocks:
+    """Blocks of a model that were compiled by themselves, by `block.compile()`: each kind is to be compiled once.
+
+    Dynamo takes no notice of that within a module that is compiled as a whole.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        blocks = [each for each in model.modules() if each is not model and each._compiled_call_impl is not None]
+        self._kinds = {type(each) for each in blocks if "forward" not in vars(each)}
+
+    @contextmanager
+    def as_regions(self) -> Iterator[None]:
+        """While the model is called. PyTorch takes one block's weights for another's where instances say what a region
+        is, and not their class."""
+        with ExitStack() as stack:
+            for kind in self._kinds:
+                region = torch.compiler.nested_compile_region(kind.forward)
+                stack.enter_context(mock.patch.object(kind, "forward", region))
+            yield
