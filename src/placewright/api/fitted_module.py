@@ -24,10 +24,12 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._pytree import tree_leaves
 
+from placewright.api.beside_graphs import Call, CompiledGraph, beside
 from placewright.api.dynamo import passed_through
 from placewright.api.inductor_memory import FittedGraph, MemoryPartitioner
 from placewright.api.nested_regions import CompiledBlocks, compiled
 from placewright.api.ordering import AS_PLANNED
+from placewright.execution.pytorch.data_parallel import bucket_bytes, gradients_in_buckets, local_bytes, wrappers
 from placewright.execution.pytorch.optimizer_memory import check_step_fits, optimizer_memory, state_bytes
 from placewright.machine import Machine
 from placewright.support.errors import InputError, shown
@@ -50,23 +52,6 @@ class Limit:
     options: Mapping[str, Any]
 
 
-@dataclass(kw_only=True, eq=False)
-class _Graph:
-    """One graph that Inductor compiled.
-
-    read: identities of tensors of the module among its arguments. fitted: empty for a graph without a backward pass.
-    beside: bytes in use beside it, but for those of the optimizer and of gradients that are there before a step.
-    """
-
-    read: frozenset[int]
-    fitted: list[FittedGraph]
-    beside: int
-
-    @property
-    def peak_bytes(self) -> int:
-        return self.beside + max((each.peak_bytes for each in self.fitted), default=0)
-
-
 class _Backend:
     """What PyTorch calls with the graphs of one module.
 
@@ -77,19 +62,17 @@ class _Backend:
         self._model = weakref.ref(model)
         self._limit = limit
         self.room = room
-        self.graphs: list[_Graph] = []
+        self.graphs: list[CompiledGraph] = []
         self._now = threading.local()
 
     @contextmanager
-    def calling(self, given: Any) -> Iterator[list[_Graph]]:
+    def calling(self, given: Any) -> Iterator[list[CompiledGraph]]:
         """Around each call of the module with such arguments. Gives the graphs that run in it."""
-        ran: list[_Graph] = []
-        self._now.ran = ran
-        self._now.given = [leaf for leaf in tree_leaves(given) if isinstance(leaf, torch.Tensor)]
+        self._now.call = Call([leaf for leaf in tree_leaves(given) if isinstance(leaf, torch.Tensor)])
         try:
-            yield ran
+            yield self._now.call.ran
         finally:
-            self._now.ran, self._now.given = [], []
+            del self._now.call
 
     def has_room(self, size: int) -> bool:
         """Whether all graphs keep the limit beside so many bytes."""
@@ -98,17 +81,21 @@ class _Backend:
 
     def __call__(self, module: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compiles one graph. Raises InputError where no plan keeps the limit."""
-        beside, read = self._beside(example_inputs)
+        model = self._model()
+        assert model is not None
+        name = type(model).__name__
+        used, read, runs = beside(model, example_inputs, getattr(self._now, "call", Call()))
         limit = self._limit
         partitioner = MemoryPartitioner(
             limit.machine,
-            max(0, limit.memory_limit - self.room - beside),
+            max(0, limit.memory_limit - self.room - used),
             limit.fused_share,
             limit.keep,
             limit.options,
-            f"; {format_bytes(self.room + beside)} are in use beside it" if self.room + beside else "",
+            f"; {format_bytes(self.room + used)} are in use beside it" if self.room + used else "",
+            runs,
         )
-        graph = _Graph(read=read, fitted=partitioner.graphs, beside=beside)
+        graph = CompiledGraph(read=read, fitted=partitioner.graphs, beside=used, runs=runs)
         # A graph from that cache has no plan. Its kernels come from Inductor's.
         with passed_through(), functorch_config.patch(enable_autograd_cache=False):
             settings = {"custom_partitioner_fn": partitioner, **AS_PLANNED}
@@ -118,29 +105,14 @@ class _Backend:
         self.graphs.append(graph)
 
         def run(*arguments: Any) -> Any:
-            if (ran := getattr(self._now, "ran", None)) is not None:
-                ran.append(graph)
-            return run_graph(*arguments)
+            if (call := getattr(self._now, "call", None)) is None:
+                return run_graph(*arguments)
+            call.check(graph, name)
+            results = run_graph(*arguments)
+            call.note(graph, (*arguments, *results))
+            return results
 
         return run
-
-    def _beside(self, example_inputs: Sequence[Any]) -> tuple[int, frozenset[int]]:
-        """Bytes in use beside a graph of a call that has come so far, and which tensors of the module it reads.
-
-        These are tensors of the module and arguments that it does not read, what earlier graphs keep for their
-        backward, and gradients of later graphs, whose backward comes before.
-        """
-        ran: list[_Graph] = getattr(self._now, "ran", None) or []
-        model = self._model()
-        assert model is not None
-        held = [*model.parameters(), *model.buffers()]
-        read = frozenset(id(value) for value in example_inputs) & {id(value) for value in held}
-        before = read.union(*(graph.read for graph in ran))
-        given = {id(value) for value in example_inputs}
-        unread = sum(each.nbytes for each in (*held, *getattr(self._now, "given", ())) if id(each) not in given)
-        later = sum(each.nbytes for each in held if each.requires_grad and id(each) not in before)
-        saved = sum(each.saved_bytes for graph in ran for each in graph.fitted)
-        return unread + (later if torch.is_grad_enabled() else 0) + saved, read
 
 
 class FittedModule(OptimizedModule):
@@ -163,6 +135,7 @@ class FittedModule(OptimizedModule):
     _limit: Any = None
     _backend: Any = None
     _blocks: Any = None
+    _wrappers: Any = None
     _optimizers: Any = None
     _hook: Any = None
     _compiled: Any = None
@@ -182,7 +155,7 @@ class FittedModule(OptimizedModule):
         backend = _Backend(model, limit, sum(found.state_bytes for found in memory.values()))
         super().__init__(model, torch._dynamo.optimize(backend, dynamic=False))
         self._limit, self._backend, self._optimizers = limit, backend, known
-        self._blocks = CompiledBlocks(model)
+        self._blocks, self._wrappers = CompiledBlocks(model), weakref.WeakSet()
         own = weakref.ref(self)
 
         def stepped(optimizer: Optimizer, *_: Any) -> None:
@@ -216,6 +189,8 @@ class FittedModule(OptimizedModule):
             "recompile_limit": _MOST_CAPTURES,
             # Otherwise PyTorch draws from its own generator where NumPy is asked for random numbers.
             "use_numpy_random_stream": True,
+            # DistributedDataParallel would have a graph for each of its buckets.
+            "optimize_ddp": False,
             # Each would part the graph in two, which are planned one after the other.
             "ignore_logging_functions": _logging_functions(),
         }
@@ -244,10 +219,12 @@ class FittedModule(OptimizedModule):
         return self._beside() + max((graph.peak_bytes for graph in self._backend.graphs), default=0)
 
     def _beside(self) -> int:
-        """Bytes of gradients that are there and of the optimizers' states."""
-        parameters: list[nn.Parameter] = list(self._orig_mod.parameters())
-        gradients: int = sum(each.grad.nbytes for each in parameters if each.grad is not None)
-        return gradients + sum(map(state_bytes, self._optimizers))
+        """Bytes of gradients that are there, of buckets for gradients and of the optimizers' states."""
+        self._wrappers |= wrappers(self._orig_mod)
+        counted = gradients_in_buckets(self._wrappers)
+        parameters = [each for each in self._orig_mod.parameters() if id(each) not in counted]
+        gradients: int = sum(local_bytes(each.grad) for each in parameters if each.grad is not None)
+        return gradients + bucket_bytes(self._wrappers) + sum(map(state_bytes, self._optimizers))
 
     def _make_room(self) -> None:
         """Compiles anew where the plans have no room for what is in use beside them."""

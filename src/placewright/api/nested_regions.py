@@ -113,7 +113,9 @@ class CompiledBlocks:
 
     def __init__(self, model: nn.Module) -> None:
         blocks = [each for each in model.modules() if each is not model and each._compiled_call_impl is not None]
-        self._kinds = {type(each) for each in blocks if "forward" not in vars(each)}
+        # FSDP2 breaks the graph around each of its own.
+        blocks = [each for each in blocks if "forward" not in vars(each) and not hasattr(each, "_get_fsdp_state")]
+        self._kinds = {type(each) for each in blocks}
 
     @contextmanager
     def as_regions(self) -> Iterator[None]:

@@ -1,0 +1,117 @@
+"""What is in use beside a graph of a module, and how often a graph of a block runs: what one call compiles and runs.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from placewright.api.inductor_memory import FittedGraph
+from placewright.execution.pytorch.data_parallel import Sharded, local_bytes
+from placewright.support.errors import InputError
+
+
+@dataclass(kw_only=True, eq=False)
+class CompiledGraph:
+    """One graph that Inductor compiled.
+
+    read: identities of parameters and buffers of the module among its arguments. fitted: empty for a graph without a
+    backward pass. beside: bytes in use beside it, but for those of the optimizer, of buckets and of gradients that are
+    there before a step. runs: how often it may run in one call.
+    """
+
+    read: frozenset[int]
+    fitted: list[FittedGraph]
+    beside: int
+    runs: int = 1
+
+    @property
+    def peak_bytes(self) -> int:
+        """Bytes."""
+        return self.beside + max((each.peak_bytes for each in self.fitted), default=0)
+
+
+@dataclass(eq=False)
+class Call:
+    """One call of a module.
+
+    given: its arguments. ran: graphs, in their order, repeatedly where they run again. seen: what they were given and
+    have returned, with sizes.
+    """
+
+    given: Sequence[torch.Tensor] = ()
+    ran: list[CompiledGraph] = field(default_factory=list)
+    seen: list[tuple[StorageWeakRef, int]] = field(default_factory=list)
+
+    def note(self, graph: CompiledGraph, tensors: Iterable[Any]) -> None:
+        """A graph has run, with such arguments and results."""
+        self.ran.append(graph)
+        for each in tensors:
+            if isinstance(each, torch.Tensor) and not isinstance(each, nn.Parameter):
+                storage = each.untyped_storage()
+                self.seen.append((StorageWeakRef(storage), storage.nbytes()))
+
+    def check(self, graph: CompiledGraph, name: str) -> None:
+        """Raises InputError before a graph runs more often than what it keeps was counted for. name: of the module."""
+        if graph.fitted and torch.is_grad_enabled() and self.ran.count(graph) >= graph.runs:
+            raise InputError(
+                f"a part of {name} between two graph breaks runs more than {graph.runs} times in a "
+                "call, and what it keeps for backward was not counted so often; leave out the graph breaks"
+            )
+
+
+def beside(model: nn.Module, example_inputs: Sequence[Any], call: Call) -> tuple[int, frozenset[int], int]:
+    """Bytes in use beside a graph of a call that has come so far, which tensors of the module it reads, and how often
+    it runs.
+
+    These are tensors of the module and arguments that it does not read, what earlier graphs keep for their backward
+    and what they were given and returned that is still there, gradients of later graphs, whose backward comes before,
+    and what is gathered and reduced meanwhile.
+    """
+    sharded = Sharded(model)
+    held = [*model.parameters(), *model.buffers()]
+    given = {id(value) for value in example_inputs if isinstance(value, torch.Tensor)}
+    read = frozenset(sharded.identity(each) for each in held if id(each) in given)
+    before = read.union(*(graph.read for graph in call.ran))
+    unread = sum(local_bytes(each) for each in (*held, *call.given) if id(each) not in given)
+    unread += sum(map(sharded.shard_bytes, held))
+    later = [each for each in held if each.requires_grad and sharded.identity(each) not in before]
+    saved = sum(each.saved_bytes for graph in call.ran for each in graph.fitted)
+    there = _still_there(call, [each for each in (*held, *call.given, *example_inputs) if isinstance(each, torch.Tensor)])
+    gradients = sum(map(local_bytes, later)) if torch.is_grad_enabled() else 0
+    return unread + gradients + saved + there + sharded.bytes_beside, read, _runs(model, read, before - read, sharded)
+
+
+def _still_there(call: Call, counted: Iterable[torch.Tensor]) -> int:
+    """Bytes that graphs of a call were given or returned, other than of tensors that count otherwise."""
+    known = {each.untyped_storage()._cdata for each in counted if not hasattr(each, "to_local")}
+    alive = {seen.cdata: size for seen, size in call.seen if not seen.expired()}
+    return sum(size for storage, size in alive.items() if storage not in known)
+
+
+def _runs(model: nn.Module, read: frozenset[int], before: frozenset[int], sharded: Sharded) -> int:
+    """How often a graph runs that reads such parameters: for each block that is as the one they are of. before: what
+    graphs have read that ran."""
+    parts = {
+        module: {sharded.identity(each): tuple(each.shape) for each in module.parameters()}
+        for module in model.modules()
+    }
+    whole = parts[model]
+    own = {each for each in read if each in whole}
+    owner = min((part for part in parts if own <= parts[part].keys()), key=lambda part: len(parts[part]))
+    if not own or len(parts[owner]) == len(whole):
+        return 1
+    taken, count = set(before) | parts[owner].keys(), 1
+    for module, found in parts.items():
+        alike = type(module) is type(owner) and list(found.values()) == list(parts[owner].values())
+        if alike and taken.isdisjoint(found):
+            taken |= found.keys()
+            count += 1
+    return count
