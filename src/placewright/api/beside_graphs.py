@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -67,26 +67,49 @@ class Call:
             )
 
 
-def beside(model: nn.Module, example_inputs: Sequence[Any], call: Call) -> tuple[int, frozenset[int], int]:
-    """Bytes in use beside a graph of a call that has come so far, which tensors of the module it reads, and how often
-    it runs.
+class Beside(NamedTuple):
+    """What is in use beside a graph.
+
+    size: bytes. read: identities of tensors of the module that it reads. runs: how often it runs in a call.
+    gradient_bytes: of what each further run reads.
+    """
+
+    size: int
+    read: frozenset[int]
+    runs: int
+    gradient_bytes: int
+
+
+def beside(model: nn.Module, example_inputs: Sequence[Any], call: Call) -> Beside:
+    """What is in use beside a graph of a call that has come so far.
 
     These are tensors of the module and arguments that it does not read, what earlier graphs keep for their backward
     and what they were given and returned that is still there, gradients of later graphs, whose backward comes before,
-    and what is gathered and reduced meanwhile.
+    and what is gathered and reduced meanwhile. Gradients of its own further runs come when what these keep goes.
     """
     sharded = Sharded(model)
     held = [*model.parameters(), *model.buffers()]
     given = {id(value) for value in example_inputs if isinstance(value, torch.Tensor)}
     read = frozenset(sharded.identity(each) for each in held if id(each) in given)
-    before = read.union(*(graph.read for graph in call.ran))
+    before = frozenset[int]().union(*(graph.read for graph in call.ran))
+    others = _further_runs(model, read, before, sharded)
     unread = sum(local_bytes(each) for each in (*held, *call.given) if id(each) not in given)
-    unread += sum(map(sharded.shard_bytes, held))
-    later = [each for each in held if each.requires_grad and sharded.identity(each) not in before]
     saved = sum(each.saved_bytes for graph in call.ran for each in graph.fitted)
-    there = _still_there(call, [each for each in (*held, *call.given, *example_inputs) if isinstance(each, torch.Tensor)])
-    gradients = sum(map(local_bytes, later)) if torch.is_grad_enabled() else 0
-    return unread + gradients + saved + there + sharded.bytes_beside, read, _runs(model, read, before - read, sharded)
+    counted = [each for each in (*held, *call.given, *example_inputs) if isinstance(each, torch.Tensor)]
+    gradients = {sharded.identity(each): local_bytes(each) for each in held if each.requires_grad}
+    own, passed = frozenset[int]().union(*others), read | before
+    later = sum(size for each, size in gradients.items() if each not in passed | own)
+    return Beside(
+        size=unread
+        + sum(map(sharded.shard_bytes, held))
+        + (later if torch.is_grad_enabled() else 0)
+        + saved
+        + _still_there(call, counted)
+        + sharded.bytes_beside,
+        read=read,
+        runs=1 + len(others),
+        gradient_bytes=max((sum(gradients.get(each, 0) for each in other) for other in others), default=0),
+    )
 
 
 def _still_there(call: Call, counted: Iterable[torch.Tensor]) -> int:
@@ -96,22 +119,23 @@ def _still_there(call: Call, counted: Iterable[torch.Tensor]) -> int:
     return sum(size for storage, size in alive.items() if storage not in known)
 
 
-def _runs(model: nn.Module, read: frozenset[int], before: frozenset[int], sharded: Sharded) -> int:
-    """How often a graph runs that reads such parameters: for each block that is as the one they are of. before: what
-    graphs have read that ran."""
+def _further_runs(
+    model: nn.Module, read: frozenset[int], before: frozenset[int], sharded: Sharded
+) -> list[frozenset[int]]:
+    """Parameters that a graph reads in further runs: of each block that is as the one whose it reads, and that no
+    earlier graph has read. All are identities."""
     parts = {
         module: {sharded.identity(each): tuple(each.shape) for each in module.parameters()}
         for module in model.modules()
     }
-    whole = parts[model]
-    own = {each for each in read if each in whole}
+    own = {each for each in read if each in parts[model]}
     owner = min((part for part in parts if own <= parts[part].keys()), key=lambda part: len(parts[part]))
-    if not own or len(parts[owner]) == len(whole):
-        return 1
-    taken, count = set(before) | parts[owner].keys(), 1
-    for module, found in parts.items():
-        alike = type(module) is type(owner) and list(found.values()) == list(parts[owner].values())
-        if alike and taken.isdisjoint(found):
-            taken |= found.keys()
-            count += 1
-    return count
+    if not own or len(parts[owner]) == len(parts[model]):
+        return []
+    taken, found = {*before, *parts[owner]}, list[frozenset[int]]()
+    for module, part in parts.items():
+        alike = type(module) is type(owner) and list(part.values()) == list(parts[owner].values())
+        if alike and taken.isdisjoint(part):
+            taken |= part.keys()
+            found.append(frozenset(part))
+    return found

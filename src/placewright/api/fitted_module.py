@@ -84,18 +84,19 @@ class _Backend:
         model = self._model()
         assert model is not None
         name = type(model).__name__
-        used, read, runs = beside(model, example_inputs, getattr(self._now, "call", Call()))
-        limit = self._limit
+        found, limit = beside(model, example_inputs, getattr(self._now, "call", Call())), self._limit
+        used = self.room + found.size
         partitioner = MemoryPartitioner(
             limit.machine,
-            max(0, limit.memory_limit - self.room - used),
+            max(0, limit.memory_limit - used),
             limit.fused_share,
             limit.keep,
             limit.options,
-            f"; {format_bytes(self.room + used)} are in use beside it" if self.room + used else "",
-            runs,
+            f"; {format_bytes(used)} are in use beside it" if used else "",
+            found.runs,
+            found.gradient_bytes,
         )
-        graph = CompiledGraph(read=read, fitted=partitioner.graphs, beside=used, runs=runs)
+        graph = CompiledGraph(read=found.read, fitted=partitioner.graphs, beside=found.size, runs=found.runs)
         # A graph from that cache has no plan. Its kernels come from Inductor's.
         with passed_through(), functorch_config.patch(enable_autograd_cache=False):
             settings = {"custom_partitioner_fn": partitioner, **AS_PLANNED}

@@ -64,6 +64,7 @@ class MemoryPartitioner(CustomPartitionerFn):
     """Parts each joint graph as a plan says that keeps a memory limit.
 
     beside: how a refusal says what is in use beside the graph. runs: how often it runs before its backward does.
+    gradient_bytes: what comes of each further run when what it kept goes.
 
     Attributes
     ----------
@@ -80,6 +81,7 @@ class MemoryPartitioner(CustomPartitionerFn):
         options: Mapping[str, Any],
         beside: str = "",
         runs: int = 1,
+        gradient_bytes: int = 0,
     ) -> None:
         self.graphs: list[FittedGraph] = []
         self._machine = machine
@@ -89,6 +91,7 @@ class MemoryPartitioner(CustomPartitionerFn):
         self._options = dict(options)
         self._beside = beside
         self._runs = runs
+        self._gradient_bytes = gradient_bytes
         self.regions = Regions(memory_limit)
 
     def __call__(
@@ -136,7 +139,8 @@ class MemoryPartitioner(CustomPartitionerFn):
             return self.regions.parted(own, own_plan, saving, planned)
 
         def fitted(plan: Plan, parts: _Parts) -> _Fitted:
-            others = (self._runs - 1) * kept_bytes(parts[0], num_outputs, static)
+            kept = kept_bytes(parts[0], num_outputs, static)
+            others = (self._runs - 1) * max(kept, self._gradient_bytes)
             return _Fitted(plan, parts, plan.peak_bytes[0] + others, lowered.peak_bytes(*parts) + others)
 
         def within(limit: int) -> Plan:
