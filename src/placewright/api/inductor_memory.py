@@ -23,7 +23,7 @@ from placewright.costs.fused import with_fused_times
 from placewright.execution.pytorch.joint import JointGraph
 from placewright.execution.pytorch.lowered_memory import LoweredStep
 from placewright.execution.pytorch.places import first_line
-from placewright.execution.pytorch.saved import SavingGraph, kept_bytes, saved_bytes
+from placewright.execution.pytorch.saved import Policies, SavingGraph, kept_bytes, saved_bytes
 from placewright.graph import Graph
 from placewright.machine import Machine
 from placewright.rematerialization.reruns import rewritten
@@ -123,11 +123,12 @@ class MemoryPartitioner(CustomPartitionerFn):
     def _parted(
         self, gm: fx.GraphModule, joint_inputs: Sequence[object], kwargs: Mapping[str, Any]
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
+        policies = Policies(gm)
         own: _Parts = min_cut_rematerialization_partition(gm, joint_inputs, **kwargs)
         num_outputs, static = kwargs["num_fwd_outputs"], kwargs.get("static_lifetime_input_indices") or ()
         joint = JointGraph(gm, num_outputs, own[0])
         graph = with_fused_times(joint.graph, self._machine, self._fused_share)
-        keep, lowered = (*joint.once, *self._keep), LoweredStep(num_outputs)
+        keep, lowered = (*joint.once, *policies.kept, *self._keep), LoweredStep(num_outputs)
         own_plan = self._plan(rewritten(graph, joint.run_again_in(own[1])).graph)
         saving = SavingGraph(joint=joint, graph=graph, peak_bytes=own_plan.peak_bytes[0], num_outputs=num_outputs)
 
@@ -155,6 +156,7 @@ class MemoryPartitioner(CustomPartitionerFn):
         self.regions.settle(found.peak_bytes, saved_bytes(own[0], num_outputs))
         tried = [found]
         if found.peak_bytes > self._limit:
+            policies.check(format_bytes(self._limit))
             tried = _tried(
                 self._limit, within, lambda plan: fitted(plan, joint.parted(saving.reruns(plan.reruns), static))
             )
@@ -163,7 +165,7 @@ class MemoryPartitioner(CustomPartitionerFn):
                 nearest = min(each.peak_bytes for each in (found, *tried))
                 raise InputError(
                     f"no plan was found for a training step within {format_bytes(self._limit)}; the one nearest to it "
-                    f"takes {format_bytes(nearest)}{self._beside}"
+                    f"takes {format_bytes(nearest)}{self._beside}{policies.advice}"
                 )
             found = min(fits, key=lambda each: each.plan.step_time_ns)
         saved = saved_bytes(found.parts[0], num_outputs)

@@ -6,7 +6,7 @@ Imported only where torch is known to be present.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
@@ -15,7 +15,7 @@ from placewright.execution.pytorch.joint import JointGraph
 from placewright.graph import Graph
 from placewright.rematerialization.between_passes import with_memory_between, without_memory_between
 from placewright.rematerialization.reruns import Rerun
-from placewright.support.errors import InputError, shown
+from placewright.support.errors import InputError
 
 
 def saved_bytes(forward: fx.GraphModule, num_outputs: int) -> int:
@@ -28,6 +28,34 @@ def kept_bytes(forward: fx.GraphModule, num_outputs: int, static_inputs: Sequenc
     anyway, as results of the run before are. static_inputs: places of the arguments that are."""
     there = {node for place, node in enumerate(forward.graph.find_nodes(op="placeholder")) if place in static_inputs}
     return _bytes_of(node for node in _saved(forward, num_outputs) if node not in there)
+
+
+class Policies:
+    """What a policy of `create_selective_checkpoint_contexts` says of the nodes of a joint graph, as it was traced.
+
+    Attributes
+    ----------
+    kept
+        Names of those that it has saved.
+    """
+
+    def __init__(self, joint: fx.GraphModule) -> None:
+        said = {node.name: node.meta.get("recompute") for node in joint.graph.nodes}
+        self.kept = tuple(name for name, policy in said.items() if policy == CheckpointPolicy.MUST_SAVE)
+        self.is_fixed = CheckpointPolicy.MUST_RECOMPUTE in said.values()
+
+    def check(self, limit: str) -> None:
+        """Raises InputError where a plan might save what it has computed again. limit: in words."""
+        if self.is_fixed:
+            raise InputError(
+                f"what create_selective_checkpoint_contexts says to save and to compute again does not fit into {limit}, "
+                "and a plan may save what MUST_RECOMPUTE is for; return PREFER_RECOMPUTE, or leave the policy out"
+            )
+
+    @property
+    def advice(self) -> str:
+        """The end of a sentence about a limit that no plan keeps."""
+        return "; MUST_SAVE of create_selective_checkpoint_contexts has results saved" if self.kept else ""
 
 
 def _saved(forward: fx.GraphModule, num_outputs: int) -> Iterable[fx.Node]:
