@@ -24,6 +24,8 @@ from placewright.rematerialization.reruns import Rerun, Rewritten, rewritten
 from placewright.support.errors import InputError
 
 _COPY = torch.ops.aten.copy_.default
+#: Checks of values, which give nothing.
+_CHECKS = (torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg)
 
 
 #: What a node of a part says whose run it is: the name of an op or a rerun of the plan of both parts.
@@ -67,12 +69,14 @@ class JointGraph:
         writes = [node for node in joint.graph.nodes if node.target is _COPY]
         in_backward = [node for node in writes if node.meta.get("partitioner_tag") == "must_be_in_backward"]
         self._writes = {False: [node for node in writes if node not in in_backward], True: in_backward}
+        self._checks = [node for node in joint.graph.nodes if node.target in _CHECKS]
         theirs = {node.name for node in forward.graph.nodes if node.op == "call_function"}
-        first = [*ends[:num_forward_outputs], *(node.args[1] for node in self._writes[False])]
+        checked = [node.args[0] for node in self._checks]
+        first = [*ends[:num_forward_outputs], *(node.args[1] for node in self._writes[False]), *checked]
         own = (node for node in joint.graph.nodes if node.name in theirs)
         self._forward = ancestors([node for node in (*first, *own) if isinstance(node, fx.Node)])
         self._of: dict[fx.Node, fx.Node] = {}
-        read = self._in_passes([*ends, *(node.args[1] for node in writes)])
+        read = self._in_passes([*ends, *(node.args[1] for node in writes), *checked])
         #: The same nodes in passes, as a module.
         self.module = fx.GraphModule(joint, read)
         placeholders = self.module.graph.find_nodes(op="placeholder")
@@ -133,6 +137,8 @@ class JointGraph:
 
     def _check(self) -> None:
         for node in self._joint.graph.nodes:
+            if node.target in _CHECKS:
+                continue
             if node.op == "call_function" and "val" not in node.meta:
                 raise OpenSizesError(f"the node {node.name} of a captured graph does not say what it makes")
             if node.op == "placeholder" and not isinstance(node.meta.get("val"), torch.Tensor):
@@ -147,9 +153,10 @@ class JointGraph:
                 )
 
     def _in_passes(self, results: Sequence[Any]) -> fx.Graph:
-        """A copy without writes, forward first."""
+        """A copy without writes and checks, forward first."""
         read, made = fx.Graph(), dict[fx.Node, fx.Node]()
-        nodes = [node for node in self._joint.graph.nodes if node.op != "output" and node.target is not _COPY]
+        left_out = (_COPY, *_CHECKS)
+        nodes = [node for node in self._joint.graph.nodes if node.op != "output" and node.target not in left_out]
         for node in sorted(nodes, key=lambda node: (1 + (node not in self._forward)) * (node.op == "call_function")):
             made[node] = read.node_copy(node, made.__getitem__)
             self._of[made[node]] = node
@@ -192,6 +199,8 @@ class _Rewriting:
             self._run(place)
         results, count = list(_results(joint.graph)), self.joint._num_forward_outputs
         ends = [self._now(node) for node in results[:count]]
+        for node in self.joint._checks:
+            self.graph.node_copy(node, self._now)
         self._write(False)
         self.forward = set(self.graph.nodes)
         for place in range(last + 1, len(ops)):
