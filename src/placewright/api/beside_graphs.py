@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import fx, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from placewright.api.inductor_memory import FittedGraph
@@ -92,7 +92,7 @@ def beside(model: nn.Module, example_inputs: Sequence[Any], call: Call) -> Besid
     given = {id(value) for value in example_inputs if isinstance(value, torch.Tensor)}
     read = frozenset(sharded.identity(each) for each in held if id(each) in given)
     before = frozenset[int]().union(*(graph.read for graph in call.ran))
-    others = _further_runs(model, read, before, sharded)
+    others = further_blocks(model, read, before, sharded)
     unread = sum(local_bytes(each) for each in (*held, *call.given) if id(each) not in given)
     saved = sum(each.saved_bytes for graph in call.ran for each in graph.fitted)
     counted = [each for each in (*held, *call.given, *example_inputs) if isinstance(each, torch.Tensor)]
@@ -119,11 +119,11 @@ def _still_there(call: Call, counted: Iterable[torch.Tensor]) -> int:
     return sum(size for storage, size in alive.items() if storage not in known)
 
 
-def _further_runs(
+def further_blocks(
     model: nn.Module, read: frozenset[int], before: frozenset[int], sharded: Sharded
 ) -> list[frozenset[int]]:
-    """Parameters that a graph reads in further runs: of each block that is as the one whose it reads, and that no
-    earlier graph has read. All are identities."""
+    """The parameters of each block that is as the one whose parameters a graph reads, and of which nothing was read
+    before: what the graph is to read in further runs. All are identities."""
     parts = {
         module: {sharded.identity(each): tuple(each.shape) for each in module.parameters()}
         for module in model.modules()
@@ -139,3 +139,19 @@ def _further_runs(
             taken |= part.keys()
             found.append(frozenset(part))
     return found
+
+
+def check_weights(model: nn.Module, module: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
+    """Raises InputError where PyTorch has put the weights of one block into the place of another's, as its nested
+    regions do where instances of one class differ in where their forward comes from."""
+    sharded = Sharded(model)
+    given = zip(module.graph.find_nodes(op="placeholder"), example_inputs, strict=True)
+    weights = {node: sharded.identity(value) for node, value in given if isinstance(value, nn.Parameter)}
+    regions = module.graph.find_nodes(op="call_function", target=torch.ops.higher_order.invoke_subgraph)
+    calls = [frozenset(weights[each] for each in node.args if each in weights) for node in regions]
+    for call in {call for call in calls if call and calls.count(call) > 1}:
+        if further_blocks(model, call, frozenset(weights.values()) - call, sharded):
+            raise InputError(
+                f"PyTorch takes the weights of one block of {type(model).__name__} for another's; leave out what "
+                "makes its blocks regions: .compile() of each, or torch.compiler.nested_compile_region"
+            )

@@ -24,7 +24,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._pytree import tree_leaves
 
-from placewright.api.beside_graphs import Call, CompiledGraph, beside
+from placewright.api.beside_graphs import Call, CompiledGraph, beside, check_weights
 from placewright.api.dynamo import passed_through
 from placewright.api.inductor_memory import FittedGraph, MemoryPartitioner
 from placewright.api.nested_regions import CompiledBlocks, compiled
@@ -99,6 +99,7 @@ class _Backend:
         graph = CompiledGraph(read=found.read, fitted=partitioner.graphs, beside=found.size, runs=found.runs)
         # A graph from that cache has no plan. Its kernels come from Inductor's.
         with passed_through(), functorch_config.patch(enable_autograd_cache=False):
+            check_weights(model, module, example_inputs)
             settings = {"custom_partitioner_fn": partitioner, **AS_PLANNED}
             run_graph = compiled(
                 partitioner.regions, lambda: compile_fx(module, example_inputs, config_patches=settings)

@@ -52,12 +52,15 @@ class FittedGraph:
         included.
     num_tried
         How many partitions were lowered until one kept the limit.
+    regions
+        A plan for each sort of nested region in it, which is an op of the graph.
     """
 
     plan: Plan
     saved_bytes: int
     peak_bytes: int
     num_tried: int = 1
+    regions: tuple[Plan, ...] = ()
 
 
 class MemoryPartitioner(CustomPartitionerFn):
@@ -170,7 +173,13 @@ class MemoryPartitioner(CustomPartitionerFn):
             found = min(fits, key=lambda each: each.plan.step_time_ns)
         saved = saved_bytes(found.parts[0], num_outputs)
         self.graphs.append(
-            FittedGraph(plan=found.plan, saved_bytes=saved, peak_bytes=found.peak_bytes, num_tried=len(tried))
+            FittedGraph(
+                plan=found.plan,
+                saved_bytes=saved,
+                peak_bytes=found.peak_bytes,
+                num_tried=len(tried),
+                regions=tuple(self.regions.plans),
+            )
         )
         return found.parts
 
