@@ -16,9 +16,11 @@ from unittest import mock
 
 import torch
 from torch import fx, nn
+from torch._dynamo.eval_frame import OptimizedModule
 
 from placewright.api.questions import Plan
 from placewright.execution.pytorch.saved import SavingGraph, saved_bytes
+from placewright.support.errors import InputError, shown
 
 #: How often a graph is compiled at the most. The room from which on more may be saved, as a share of the limit, and the
 #: least by which one share differs from the next.
@@ -112,16 +114,24 @@ class CompiledBlocks:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        blocks = [each for each in model.modules() if each is not model and each._compiled_call_impl is not None]
+        for name, module in model.named_modules():
+            if name and isinstance(module, OptimizedModule):
+                raise InputError(
+                    f"'{shown(name)}' is what torch.compile returned, with a compiler of its own that knows no limit; "
+                    "have the block itself in its place, and call its .compile() before fit"
+                )
+        self._blocks = [each for each in model.modules() if each is not model and each._compiled_call_impl is not None]
         # FSDP2 breaks the graph around each of its own.
-        blocks = [each for each in blocks if "forward" not in vars(each) and not hasattr(each, "_get_fsdp_state")]
-        self._kinds = {type(each) for each in blocks}
+        regions = [each for each in self._blocks if "forward" not in vars(each) and not hasattr(each, "_get_fsdp_state")]
+        self._kinds = {type(each) for each in regions}
 
     @contextmanager
     def as_regions(self) -> Iterator[None]:
         """While the model is called. PyTorch takes one block's weights for another's where instances say what a region
         is, and not their class."""
         with ExitStack() as stack:
+            for block in self._blocks:
+                stack.enter_context(mock.patch.object(block, "_compiled_call_impl", None))
             for kind in self._kinds:
                 region = torch.compiler.nested_compile_region(kind.forward)
                 stack.enter_context(mock.patch.object(kind, "forward", region))
