@@ -122,8 +122,11 @@ def _still_there(call: Call, counted: Iterable[torch.Tensor]) -> int:
 def further_blocks(
     model: nn.Module, read: frozenset[int], before: frozenset[int], sharded: Sharded
 ) -> list[frozenset[int]]:
-    """The parameters of each block that is as the one whose parameters a graph reads, and of which nothing was read
-    before: what the graph is to read in further runs. All are identities."""
+    """What a graph is to read in further runs.
+
+    The parameters of each block that is as the one whose parameters it reads, and of which nothing was read before. All
+    are identities.
+    """
     parts = {
         module: {sharded.identity(each): tuple(each.shape) for each in module.parameters()}
         for module in model.modules()
@@ -142,8 +145,10 @@ def further_blocks(
 
 
 def check_weights(model: nn.Module, module: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
-    """Raises InputError where PyTorch has put the weights of one block into the place of another's, as its nested
-    regions do where instances of one class differ in where their forward comes from."""
+    """Raises InputError where PyTorch has put the weights of one block into the place of another's.
+
+    Its nested regions do so where the forward of each instance is a region of its own, and not that of the class.
+    """
     sharded = Sharded(model)
     given = zip(module.graph.find_nodes(op="placeholder"), example_inputs, strict=True)
     weights = {node: sharded.identity(value) for node, value in given if isinstance(value, nn.Parameter)}

@@ -140,7 +140,7 @@ class MemoryPartitioner(CustomPartitionerFn):
 
         # PyTorch hands over the graph of a nested region without arguments.
         if not joint_inputs:
-            return self.regions.parted(own, own_plan, saving, planned)
+            return own if policies.is_fixed else self.regions.parted(own, own_plan, saving, planned)
 
         def fitted(plan: Plan, parts: _Parts) -> _Fitted:
             kept = kept_bytes(parts[0], num_outputs, static)
@@ -163,25 +163,28 @@ class MemoryPartitioner(CustomPartitionerFn):
             tried = _tried(
                 self._limit, within, lambda plan: fitted(plan, joint.parted(saving.reruns(plan.reruns), static))
             )
-            fits = [each for each in tried if each.peak_bytes <= self._limit]
-            if not fits:
-                nearest = min(each.peak_bytes for each in (found, *tried))
-                raise InputError(
-                    f"no plan was found for a training step within {format_bytes(self._limit)}; the one nearest to it "
-                    f"takes {format_bytes(nearest)}{self._beside}{policies.advice}"
-                )
-            found = min(fits, key=lambda each: each.plan.step_time_ns)
-        saved = saved_bytes(found.parts[0], num_outputs)
+            found = self._chosen([found, *tried], policies.advice)
         self.graphs.append(
             FittedGraph(
                 plan=found.plan,
-                saved_bytes=saved,
+                saved_bytes=saved_bytes(found.parts[0], num_outputs),
                 peak_bytes=found.peak_bytes,
                 num_tried=len(tried),
                 regions=tuple(self.regions.plans),
             )
         )
         return found.parts
+
+    def _chosen(self, tried: Sequence[_Fitted], advice: str) -> _Fitted:
+        """The fastest that keeps the limit."""
+        fits = [each for each in tried if each.peak_bytes <= self._limit]
+        if not fits:
+            nearest = min(each.peak_bytes for each in tried)
+            raise InputError(
+                f"no plan was found for a training step within {format_bytes(self._limit)}; the one nearest to it "
+                f"takes {format_bytes(nearest)}{self._beside}{advice}"
+            )
+        return min(fits, key=lambda each: each.plan.step_time_ns)
 
     def _plan(self, graph: Graph, **options: Any) -> Plan:
         return make_plan(graph, self._machine, solver="input-order", **options)
@@ -234,4 +237,3 @@ def _tried(limit: int, planned: Callable[[int], Plan], lowered: Callable[[Plan],
         if upper - asked < step:
             break
     return tried
-

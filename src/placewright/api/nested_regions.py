@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, Protocol
+from typing import Any
 from unittest import mock
 
 import torch
@@ -31,12 +31,6 @@ _Parts = tuple[fx.GraphModule, fx.GraphModule]
 
 class AgainError(BaseException):
     """Ends a compilation that is to be made again, of regions that save another share. PyTorch lets it through."""
-
-
-class Planner(Protocol):
-    """Makes a plan of a graph, with options of `placewright.plan`."""
-
-    def __call__(self, graph: Any, **options: Any) -> Plan: ...
 
 
 class Regions:
@@ -75,8 +69,10 @@ class Regions:
         return parts
 
     def settle(self, peak_bytes: int, saved: int) -> None:
-        """Raises AgainError where other regions are to be tried. peak_bytes: of the graph with these. saved: what it
-        and they save."""
+        """Raises AgainError where other regions are to be tried.
+
+        peak_bytes: of the graph with these. saved: what it and they save.
+        """
         if not self._saved or self._is_last:
             return
         self._tried[self._share] = peak_bytes
@@ -122,13 +118,17 @@ class CompiledBlocks:
                 )
         self._blocks = [each for each in model.modules() if each is not model and each._compiled_call_impl is not None]
         # FSDP2 breaks the graph around each of its own.
-        regions = [each for each in self._blocks if "forward" not in vars(each) and not hasattr(each, "_get_fsdp_state")]
+        regions = [
+            each for each in self._blocks if "forward" not in vars(each) and not hasattr(each, "_get_fsdp_state")
+        ]
         self._kinds = {type(each) for each in regions}
 
     @contextmanager
     def as_regions(self) -> Iterator[None]:
-        """While the model is called. PyTorch takes one block's weights for another's where instances say what a region
-        is, and not their class."""
+        """While the model is called.
+
+        PyTorch takes one block's weights for another's where instances say what a region is, and not their class.
+        """
         with ExitStack() as stack:
             for block in self._blocks:
                 stack.enter_context(mock.patch.object(block, "_compiled_call_impl", None))

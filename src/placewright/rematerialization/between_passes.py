@@ -25,9 +25,7 @@ def with_memory_between(graph: Graph, is_forward: Callable[[str], bool], size: i
     tensor = len(graph.tensors)
     taken = Op(name=_TAKEN, kind="other", outputs=(tensor,), controls=(last,), time_ns=0)
     given_back = Op(name=_GIVEN_BACK, kind="other", inputs=(tensor,), time_ns=0)
-    moved = (
-        replace(op, controls=tuple(control + 2 * (control > last) for control in op.controls)) for op in after
-    )
+    moved = (replace(op, controls=tuple(control + 2 * (control > last) for control in op.controls)) for op in after)
     return replace(
         graph,
         ops=(*before, taken, given_back, *moved),

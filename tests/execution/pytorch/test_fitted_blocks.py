@@ -163,7 +163,10 @@ def test_policies_of_checkpoints_hold_or_are_named() -> None:
     assert_within(base, made(Selective), wanted)
     for kind, sentence in (
         (Selective, r"; MUST_SAVE of create_selective_checkpoint_contexts has results saved$"),
-        (Fixed, r"^what create_selective_checkpoint_contexts says .* return PREFER_RECOMPUTE, or leave the policy out$"),
+        (
+            Fixed,
+            r"^what create_selective_checkpoint_contexts says .* return PREFER_RECOMPUTE, or leave the policy out$",
+        ),
     ):
         torch._dynamo.reset()
         with pytest.raises(placewright.InputError, match=sentence):

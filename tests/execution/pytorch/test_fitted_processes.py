@@ -57,7 +57,7 @@ def fitted_copies(module: nn.Module, fit: Callable[[nn.Module], nn.Module]) -> n
 
 def fitted_shards(module: nn.Module, fit: Callable[[nn.Module], nn.Module]) -> nn.Module:
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-    for layer in module.layers:  # type: ignore[union-attr]
+    for layer in module.layers:
         fully_shard(layer, mesh=mesh)
     return fit(fully_shard(module, mesh=mesh))
 

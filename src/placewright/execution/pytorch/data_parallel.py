@@ -113,5 +113,7 @@ def _gathered(group: Any) -> Gathered:
         whole += count * (lower or kept).itemsize
         if each.sharded_param.requires_grad:
             reduced += count * (getattr(each, "reduce_dtype", None) or lower or kept).itemsize
-    shards = {id(each._unsharded_param): id(each.sharded_param) for each in parameters if hasattr(each, "_unsharded_param")}
+    shards = {
+        id(each._unsharded_param): id(each.sharded_param) for each in parameters if hasattr(each, "_unsharded_param")
+    }
     return Gathered(shards=shards, whole_bytes=whole, reduced_bytes=reduced)

@@ -5,7 +5,7 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from torch import fx
@@ -48,7 +48,7 @@ class Policies:
         """Raises InputError where a plan might save what it has computed again. limit: in words."""
         if self.is_fixed:
             raise InputError(
-                f"what create_selective_checkpoint_contexts says to save and to compute again does not fit into {limit}, "
+                f"what create_selective_checkpoint_contexts says to save and to compute again takes more than {limit}, "
                 "and a plan may save what MUST_RECOMPUTE is for; return PREFER_RECOMPUTE, or leave the policy out"
             )
 
