@@ -81,7 +81,7 @@ def test_states_that_leave_too_little_have_the_module_compiled_anew() -> None:
     first = model.graphs[0]
     optimizer = torch.optim.AdamW(model.parameters())
     # 50,688 bytes of parameters; twice as many of states leave less than the plan takes.
-    model._backend._limit = model._limit = placewright.api.fitted_module.Limit(
+    model._backend._limit = model._limit = placewright.api.fitted_graphs.Limit(
         **{**vars(model._limit), "memory_limit": first.peak_bytes + 20_000}
     )
     optimizer.step()
@@ -275,7 +275,7 @@ def test_it_stays_wrapped_by_what_a_trainer_puts_around_its_forward() -> None:
     model = placewright.fit(network()[:-1], TIGHT, backend="inductor")
     model.forward = torch.autocast("cpu", torch.bfloat16)(model.forward)
     assert model(X).dtype == torch.bfloat16
-    model._backend._limit = model._limit = placewright.api.fitted_module.Limit(
+    model._backend._limit = model._limit = placewright.api.fitted_graphs.Limit(
         **{**vars(model._limit), "memory_limit": model.peak_bytes + 100}
     )
     model(X).sum().backward()

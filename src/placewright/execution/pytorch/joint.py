@@ -25,6 +25,8 @@ from placewright.rematerialization.reruns import Rerun, Rewritten, rewritten
 from placewright.support.errors import InputError
 
 _COPY = torch.ops.aten.copy_.default
+#: Checks of values, which give nothing.
+_CHECKS = (torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg)
 
 
 #: What a node of a part says whose run it is: the name of an op or a rerun of the plan of both parts.
@@ -70,12 +72,14 @@ class JointGraph:
         writes = [node for node in joint.graph.nodes if node.target is _COPY]
         in_backward = [node for node in writes if node.meta.get("partitioner_tag") == "must_be_in_backward"]
         self._writes = {False: [node for node in writes if node not in in_backward], True: in_backward}
+        self._checks = [node for node in joint.graph.nodes if node.target in _CHECKS]
         theirs = {node.name for node in forward.graph.nodes if node.op == "call_function"}
-        first = [*ends[:num_forward_outputs], *(node.args[1] for node in self._writes[False])]
+        checked = [node.args[0] for node in self._checks]
+        first = [*ends[:num_forward_outputs], *(node.args[1] for node in self._writes[False]), *checked]
         own = (node for node in joint.graph.nodes if node.name in theirs)
         self._forward = ancestors([node for node in (*first, *own) if isinstance(node, fx.Node)])
         self._of: dict[fx.Node, fx.Node] = {}
-        read = self._in_passes([*ends, *(node.args[1] for node in writes)])
+        read = self._in_passes([*ends, *(node.args[1] for node in writes), *checked])
         #: The same nodes in passes, as a module.
         self.module = fx.GraphModule(joint, read)
         placeholders = self.module.graph.find_nodes(op="placeholder")
@@ -85,9 +89,9 @@ class JointGraph:
         self._tensors = {self._of[node]: found for node, found in tensors.items()}
         self._node = {node.name: self._of[node] for node in read.nodes if node.op == "call_function"}
         tangents = {f"input:{node.name}" for node in placeholders if is_tangent(node)}
-        self.graph = _with_late_inputs(graph, self._is_forward, tangents)
+        self.graph = _with_late_inputs(graph, self.is_forward, tangents)
         if as_run:
-            self.graph = _with_forward_first(self.graph, self._is_forward)
+            self.graph = _with_forward_first(self.graph, self.is_forward)
         written = {node.args[0] for node in writes} | overwritten(joint.graph)
         self.once = tuple(
             op.name
@@ -118,7 +122,7 @@ class JointGraph:
         for node in forward.graph.nodes:
             node.meta[RUN] = node.name
         for node in backward.graph.nodes:
-            node.meta[RUN] = f"{node.name}@2" if self._is_forward(node.name) else node.name
+            node.meta[RUN] = f"{node.name}@2" if self.is_forward(node.name) else node.name
 
     def run_again_in(self, backward: fx.GraphModule) -> tuple[Rerun, ...]:
         """What PyTorch's own backward computes again, and when."""
@@ -126,7 +130,7 @@ class JointGraph:
         for node in backward.graph.nodes:
             if node.op != "call_function" or node.name not in ops or ops[node.name].kind == "view":
                 continue
-            if self._is_forward(node.name):
+            if self.is_forward(node.name):
                 waiting.append(node.name)
                 continue
             for op in waiting:
@@ -137,6 +141,8 @@ class JointGraph:
 
     def _check(self) -> None:
         for node in self._joint.graph.nodes:
+            if node.target in _CHECKS:
+                continue
             if node.op == "call_function" and "val" not in node.meta:
                 raise OpenSizesError(f"the node {node.name} of a captured graph does not say what it makes")
             if node.op == "placeholder" and is_size(node) and self._sizes is None:
@@ -153,9 +159,10 @@ class JointGraph:
                 )
 
     def _in_passes(self, results: Sequence[Any]) -> fx.Graph:
-        """A copy without writes, forward first."""
+        """A copy without writes and checks, forward first."""
         read, made = fx.Graph(), dict[fx.Node, Any]()
-        nodes = [node for node in self._joint.graph.nodes if node.op != "output" and node.target is not _COPY]
+        left_out = (_COPY, *_CHECKS)
+        nodes = [node for node in self._joint.graph.nodes if node.op != "output" and node.target not in left_out]
         if self._sizes:
             made.update((node, self._sizes.number(node.meta.get("val"))) for node in nodes if is_size(node))
         for node in sorted(nodes, key=lambda node: (1 + (node not in self._forward)) * (node.op == "call_function")):
@@ -169,7 +176,8 @@ class JointGraph:
         read.owning_module = self._joint
         return read
 
-    def _is_forward(self, op: str) -> bool:
+    def is_forward(self, op: str) -> bool:
+        """Whether an op of the graph, by its name, is of forward."""
         return op in self._node and self._node[op] in self._forward
 
 
@@ -198,11 +206,13 @@ class _Rewriting:
                 for tensor in self.joint._tensors.get(node, ()):
                     assert tensor is not None
                     self.made[tensor] = self.constants[node]
-        last = max(place for place, op in enumerate(ops) if self.joint._is_forward(op.name))
+        last = max(place for place, op in enumerate(ops) if self.joint.is_forward(op.name))
         for place in range(last + 1):
             self._run(place)
         results, count = list(_results(joint.graph)), self.joint._num_forward_outputs
         ends = [self._now(node) for node in results[:count]]
+        for node in self.joint._checks:
+            self.graph.node_copy(node, self._now)
         self._write(False)
         self.forward = set(self.graph.nodes)
         for place in range(last + 1, len(ops)):
