@@ -17,6 +17,7 @@ from unittest import mock
 import torch
 from torch import fx, nn
 from torch._dynamo.eval_frame import OptimizedModule
+from torch._dynamo.external_utils import wrap_inline
 
 from placewright.api.questions import Plan
 from placewright.execution.pytorch.saved import SavingGraph, num_bytes, saved
@@ -122,6 +123,10 @@ class CompiledBlocks:
             each for each in self._blocks if "forward" not in vars(each) and not hasattr(each, "_get_fsdp_state")
         ]
         self._kinds = {type(each) for each in regions}
+        # Frames of PyTorch's own modules, which run by themselves between graph breaks, Dynamo leaves to eager.
+        sharded = any(hasattr(each, "_get_fsdp_state") for each in model.modules())
+        kinds = {type(each) for each in model.modules()} - self._kinds if sharded else set()
+        self._own_kinds = {kind for kind in kinds if kind.forward.__module__.startswith("torch.nn.")}
 
     @contextmanager
     def as_regions(self) -> Iterator[None]:
@@ -132,6 +137,8 @@ class CompiledBlocks:
         with ExitStack() as stack:
             for block in self._blocks:
                 stack.enter_context(mock.patch.object(block, "_compiled_call_impl", None))
+            for kind in self._own_kinds:
+                stack.enter_context(mock.patch.object(kind, "forward", wrap_inline(kind.forward)))
             for kind in self._kinds:
                 region = torch.compiler.nested_compile_region(kind.forward)
                 stack.enter_context(mock.patch.object(kind, "forward", region))

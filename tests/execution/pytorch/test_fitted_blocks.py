@@ -61,7 +61,7 @@ class Shared(Finite):
     """Runs its only block again and again."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for _ in range(4):
+        for _ in range(6):
             x = self.layer(self.layers[0], x)
         return x.square().mean()
 
@@ -105,7 +105,7 @@ def test_blocks_that_were_compiled_by_themselves_are_compiled_once_and_all_count
     module = made()
     for layer in module.layers:
         layer.compile()
-    model = assert_within(int(0.5 * base), module, wanted)
+    model = assert_within(int(0.6 * base), module, wanted)
     assert len(model.graphs) == 1
     assert model.graphs[0].regions
     assert all(plan.reruns for plan in model.graphs[0].regions)
@@ -125,7 +125,7 @@ def test_a_block_that_runs_more_often_than_was_counted_is_refused() -> None:
 def test_checks_of_values_stay() -> None:
     base, wanted = compiled(made(Checked))
     model = assert_within(int(0.7 * base), made(Checked), wanted)
-    with pytest.raises(AssertionError, match="too large"):
+    with pytest.raises(RuntimeError, match="too large"):
         model(1e6 * X)
 
 
@@ -140,27 +140,33 @@ def test_weights_that_pytorch_takes_for_others_are_refused() -> None:
         placewright.fit(module, "64MiB", backend="inductor")(X)
 
 
+def saves_products(_: Any, op: Any, *args: Any, **options: Any) -> CheckpointPolicy:
+    """As torchtitan's policy."""
+    products = (torch.ops.aten.addmm.default, torch.ops.aten.mm.default)
+    return CheckpointPolicy.MUST_SAVE if op in products else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def fixes_all(_: Any, op: Any, *args: Any, **options: Any) -> CheckpointPolicy:
+    return CheckpointPolicy.MUST_RECOMPUTE
+
+
 class Selective(Blocks):
-    """Saves products of matrices, as torchtitan's policy does."""
-
-    policy = CheckpointPolicy.PREFER_RECOMPUTE
-
     def layer(self, layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
-        def policy(_: Any, op: Any, *args: Any, **options: Any) -> CheckpointPolicy:
-            return CheckpointPolicy.MUST_SAVE if op == torch.ops.aten.addmm.default else self.policy
-
-        contexts = partial(create_selective_checkpoint_contexts, policy)
+        contexts = partial(create_selective_checkpoint_contexts, saves_products)
         y: torch.Tensor = checkpoint(layer, x, use_reentrant=False, context_fn=contexts)
         return y
 
 
-class Fixed(Selective):
-    policy = CheckpointPolicy.MUST_RECOMPUTE
+class Fixed(Blocks):
+    def layer(self, layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        contexts = partial(create_selective_checkpoint_contexts, fixes_all)
+        y: torch.Tensor = checkpoint(layer, x, use_reentrant=False, context_fn=contexts)
+        return y
 
 
 def test_policies_of_checkpoints_hold_or_are_named() -> None:
     base, wanted = compiled(made(Selective))
-    assert_within(base, made(Selective), wanted)
+    assert_within(int(1.05 * base), made(Selective), wanted)
     for kind, sentence in (
         (Selective, r"; MUST_SAVE of create_selective_checkpoint_contexts has results saved$"),
         (
@@ -170,7 +176,7 @@ def test_policies_of_checkpoints_hold_or_are_named() -> None:
     ):
         torch._dynamo.reset()
         with pytest.raises(placewright.InputError, match=sentence):
-            placewright.fit(made(kind), int(0.6 * base), backend="inductor")(X)
+            placewright.fit(made(kind), int(0.5 * base), backend="inductor")(X)
 
 
 def test_checkpoints_of_the_users_own_stay() -> None:
