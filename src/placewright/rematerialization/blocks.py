@@ -21,12 +21,12 @@ def module_blocks(graph: Graph) -> list[Block]:
     """
     found: dict[str, list[int]] = {}
     for index, op in enumerate(graph.ops):
-        if op.phase == "forward" and op.kind != "view" and (path := _repeated(op.module)):
+        if op.phase == "forward" and op.kind != "view" and (path := repeated_module(op.module)):
             found.setdefault(path, []).append(index)
     return [tuple(ops) for ops in found.values()]
 
 
-def _repeated(module: str) -> str:
+def repeated_module(module: str) -> str:
     """The path up to its first number; empty where it has none."""
     parts = module.split(".")
     numbers = [place for place, part in enumerate(parts) if part.isdecimal()]
