@@ -89,7 +89,7 @@ class TrainingSetup:
         """What it is, in one line."""
         cast = f"{self.dtype} autocast" if self.autocast else self.dtype
         found = [f"batch {self.batch_words}", cast, self.optimizer]
-        found += [self.changes] if self.changes and self.optimizer != "8-bit Adam" else []
+        found += [self.changes] if self.changes not in ("", "states in 8 bits") else []
         return ", ".join([*found, *([self.pass_words] if self.pass_words else [])])
 
     @property

@@ -14,6 +14,8 @@ from placewright.importers import builder
 from placewright.importers.batches import TRACED_BATCH, of_batch
 from placewright.importers.forward_backward import ForwardBackward
 from placewright.support.errors import InputError, shown
+from placewright.support.garbage import collection_paused
+from placewright.support.modules import described
 
 #: What is trained: the module as it is, its weights in bfloat16, or low-rank adapters beside frozen weights.
 Trained = Literal["own", "bfloat16", "lora"]
@@ -85,7 +87,7 @@ class PassCaptures:
             leaves = [_of_samples(leaf, self.samples, batch, trained) for leaf in self._leaves]
             args, kwargs = pytree.tree_unflatten(leaves, self._structure)
             model = self._model(trained)
-            with _each_warning_once(self._warned):
+            with _each_warning_once(self._warned), collection_paused():
                 self._captured[key] = forward_backward(model, args, kwargs, loss=self._loss, autocast=autocast)
         return self._captured[key]
 
@@ -126,7 +128,7 @@ def _without_memory(model: Any) -> Any:
     try:
         return copy.deepcopy(model, known)
     except Exception as error:
-        raise InputError(f"{type(model).__name__} cannot be copied: {error}") from error
+        raise InputError(f"{type(model).__name__} cannot be copied: {described(error)}") from error
 
 
 def lora_layers(model: Any) -> list[str]:
@@ -142,12 +144,12 @@ def can_have_adapters(model: Any) -> bool:
 
 
 def _with_adapters(model: Any) -> Any:
-    from peft import LoraConfig, get_peft_model
-
     try:
+        from peft import LoraConfig, get_peft_model
+
         return get_peft_model(model, LoraConfig(r=LORA_RANK, target_modules=lora_layers(model)))
     except Exception as error:
-        raise InputError(f"peft makes no adapters for {type(model).__name__}: {error}") from error
+        raise InputError(f"peft makes no adapters for {type(model).__name__}: {described(error)}") from error
 
 
 @contextmanager

@@ -85,6 +85,13 @@ class Place:
         return next(each for each in self.optimizers if each.stepping == "fused" and not each.changes)
 
 
+    def optimizers_of(self, trained: Trained) -> list[OwnOptimizer]:
+        """Those that are tried with what is trained. Adapters have small states whatever steps them."""
+        if trained == "own":
+            return list(self.optimizers)
+        return [each for each in self.optimizers if each is self.fused or (each.changes and trained == "bfloat16")]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Way:
     """What is common to setups of one capture. passes: as PyTorch holds it in eager; for_plans: as plans hold it."""
@@ -146,7 +153,7 @@ class Runs:
     num_moves: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class _Tried:
     """A way that was tried without a plan: with what metrics, as which setup."""
 
@@ -157,7 +164,8 @@ class _Tried:
 
 @dataclass(kw_only=True)
 class SetupSearch:
-    """Setups tried one by one. until: when no other capture or search is begun."""
+    """Setups tried one by one. until: when no other capture or search is begun. tried: ways without a plan, with the
+    user's optimizer. planned: of those, for which a plan has been searched. longest: seconds that a capture took."""
 
     captures: PassCaptures
     places: Sequence[Place]
@@ -170,6 +178,7 @@ class SetupSearch:
     setups: list[TrainingSetup] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     tried: list[_Tried] = field(default_factory=list)
+    planned: list[_Tried] = field(default_factory=list)
     sources: TimeSources | None = None
     longest: float = 0.0
 
@@ -200,14 +209,29 @@ class SetupSearch:
         )
 
     def _others(self) -> None:
-        """What one capture each is for, the likely ones first; a search where it can find what is faster."""
+        """What one capture each is for, the likely ones first; plans where they can be the fastest."""
         own, samples = self.captures.dtype, self.captures.samples
-        few = [(samples, 1), (2 * samples, 1)]
         if own == "float32":
+            # However long a capture takes, this one is what most people need.
+            needed, self.longest = self.longest, 0.0
             self._stage("bfloat16 autocast", "own", autocast=True, batches=[(samples, 1), *self._other_batches()])
-        self._plans()
+            self.longest = needed
+            self._plans()
+            # Tensor cores gain more than another batch in float32 does.
+            self._changed()
+            self._own_batches()
+        else:
+            self._own_batches()
+            self._changed()
+
+    def _own_batches(self) -> None:
+        own = self.captures.dtype
         self._stage(f"other batches in {own}", "own", autocast=False, batches=self._other_batches())
         self._plans()
+
+    def _changed(self) -> None:
+        own, samples = self.captures.dtype, self.captures.samples
+        few = [(samples, 1), (2 * samples, 1)]
         if own == "float32":
             self._stage(_CHANGES["bfloat16"], "bfloat16", autocast=False, batches=few)
         if can_have_adapters(self.captures.model):
@@ -223,13 +247,14 @@ class SetupSearch:
         if self._no_time(self.longest):
             self.left_out.append(f"{words}: there was no time for it")
             return
+        failed: dict[str, list[str]] = {}
         for batch, count in batches:
             try:
                 for way in self._ways(trained, autocast=autocast, batches=[(batch, count)]):
                     self._try(way)
             except InputError as error:
-                size = f"{batch} x {count}" if count > 1 else str(batch)
-                self.left_out.append(f"{words}, batch {size}: {error}")
+                failed.setdefault(str(error), []).append(f"{batch} x {count}" if count > 1 else str(batch))
+        self.left_out += [f"{words}, batch {', '.join(sizes)}: {error}" for error, sizes in failed.items()]
 
     def _no_time(self, needed: float = 0.0) -> bool:
         return time.perf_counter() + needed > self.until or bool(self.interrupted and self.interrupted())
@@ -250,7 +275,7 @@ class SetupSearch:
 
     def _try(self, way: Way) -> None:
         """The ways to run it without a plan."""
-        for optimizer in way.place.optimizers if way.trained == "own" else (way.place.fused,):
+        for optimizer in way.place.optimizers_of(way.trained):
             problem = way.problem(way.passes, optimizer)
             if self.sources is None and problem.time_origin is not None:
                 self.sources = count_sources(problem.time_origin)
@@ -264,14 +289,14 @@ class SetupSearch:
         """Searches for plans where they can be the fastest: none takes less time than the step without a plan."""
         for place in self.places:
             own = [each for each in self.tried if each.way.place is place and each.way.trained == "own"]
-            candidates = [each for each in own if not each.setup.fits]
+            candidates = [each for each in own if not each.setup.fits and each not in self.planned]
             for each in sorted(candidates, key=lambda each: each.setup.time_per_sample_ns)[:_MOST_PLANS]:
                 if each.setup.time_per_sample_ns >= self._best_time(place):
                     break
                 if self._no_time():
                     self.left_out.append(f"a plan of {each.setup.words}: there was no time for it")
                     break
-                self.tried.remove(each)
+                self.planned.append(each)
                 if (runs := self._planned(each.way)) is not None:
                     self.setups.append(_setup(each.way, place.fused, runs, each.metrics))
 
@@ -381,7 +406,7 @@ def _setup(way: Way, optimizer: OwnOptimizer, runs: Runs, plain: Metrics) -> Tra
         dtype=way.dtype,
         autocast=way.autocast,
         optimizer=optimizer.name,
-        changes=optimizer.changes or _CHANGES[way.trained],
+        changes=", ".join(filter(None, (_CHANGES[way.trained], optimizer.changes))),
         num_checkpointed=len(runs.blocks),
         planned=runs.is_planned,
         num_reruns=runs.num_reruns,

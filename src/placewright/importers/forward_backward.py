@@ -128,11 +128,14 @@ class _Step:
         for parameter, gradient in self.gradients:
             made_of.setdefault(self.graph.producer_of[gradient], []).append(parameter)
         gradient_of, is_further = dict(self.gradients), bool(self.total)
+        keeps_indices = not suffix and not self.tensors
         self._add_tensors(suffix, is_last=is_last)
         place: dict[int, int] = {}
         for number, op in enumerate(self.graph.ops):
             place[number] = self._op(
-                replace(
+                op
+                if keeps_indices
+                else replace(
                     op,
                     name=f"{op.name}{suffix}",
                     inputs=tuple(self.now[tensor] for tensor in op.inputs),
@@ -174,11 +177,13 @@ class _Step:
             fresh.append(index)
             self.now[index] = len(self.tensors)
             is_output = tensor.is_output and is_last and index not in self._is_gradient
-            self.tensors.append(replace(tensor, name=f"{tensor.name}{suffix}", is_output=is_output))
+            is_same = not suffix and is_output == tensor.is_output
+            copy = tensor if is_same else replace(tensor, name=f"{tensor.name}{suffix}", is_output=is_output)
+            self.tensors.append(copy)
             self.base.append(-1)
         for index in fresh:
             alias = self.graph.tensors[index].alias_of
-            if alias is not None:
+            if alias is not None and self.now[alias] != alias:
                 self.tensors[self.now[index]] = replace(self.tensors[self.now[index]], alias_of=self.now[alias])
         for index in fresh:
             self._base_of(self.now[index])
