@@ -21,8 +21,8 @@ from placewright.graph import Graph
 from placewright.importers.forward_backward import (
     ForwardBackward,
     held_at_peak,
+    in_eager,
     last_pass,
-    masks_as_numbers,
     training_step,
 )
 from placewright.machine import Machine
@@ -106,7 +106,7 @@ class Way:
 
     @cached_property
     def passes(self) -> ForwardBackward:
-        return masks_as_numbers(self.for_plans) if self.place.is_cpu else self.for_plans
+        return in_eager(self.for_plans, on_cpu=self.place.is_cpu, parts=self.accumulation)
 
     @property
     def autocast_on(self) -> str:
@@ -290,6 +290,8 @@ class SetupSearch:
         for place in self.places:
             own = [each for each in self.tried if each.way.place is place and each.way.trained == "own"]
             candidates = [each for each in own if not each.setup.fits and each not in self.planned]
+            # On CPUs PyTorch's kernels in bfloat16 compute in memory of their own, of which nothing is known.
+            candidates = [each for each in candidates if not (place.is_cpu and each.way.autocast)]
             for each in sorted(candidates, key=lambda each: each.setup.time_per_sample_ns)[:_MOST_PLANS]:
                 if each.setup.time_per_sample_ns >= self._best_time(place):
                     break
