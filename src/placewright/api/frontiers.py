@@ -264,7 +264,7 @@ def _more(time_ns: int, before_ns: int) -> float:
 
 def _blockings(problem: Problem) -> Iterator[tuple[str, _Runs]]:
     """Block checkpointing with fewer and fewer blocks."""
-    blocks = module_blocks(problem.graph)
+    blocks = list(module_blocks(problem.graph).values())
     counts = [count for halvings in range(_NUM_BLOCKINGS) if (count := len(blocks) >> halvings) > 1]
     for count in counts:
         reruns = checkpointed(problem, merged(blocks, count))
