@@ -73,7 +73,7 @@ def with_inputs_held(again: Problem, graph: Graph, blocks: Sequence[Block]) -> P
     place = {op.name: index for index, op in enumerate(again.graph.ops)}
     last: dict[str, int] = {}
     for op in graph.ops:
-        if op.phase == "backward":
+        if op.phase == "backward" and op.kind != "view":
             last[_repeated(op.module)] = place[op.name]
     for block in blocks:
         own = set(block)
@@ -98,7 +98,7 @@ def _readers(graph: Graph) -> dict[int, list[int]]:
 def _of_block(
     graph: Graph, block: Block, readers: dict[int, list[int]]
 ) -> tuple[int, list[tuple[int, tuple[str, ...]]]]:
-    """Before which op a block runs again, and what of it: ops with the tensors that are taken from them."""
+    """Before which op a block runs again, and what of it: ops with the tensors that they make."""
     modules = {_repeated(graph.ops[op].module) for op in block}
     made = {tensor for op in block for tensor in _made(graph, op)}
     asked = [
@@ -108,16 +108,15 @@ def _of_block(
         if graph.ops[reader].phase != "forward"
     ]
     # What the block hands on is held for those who read it, and still made again for the block's own backward.
-    own = [reader for reader, _ in asked if _repeated(graph.ops[reader].module) in modules]
-    before = min(own or [reader for reader, _ in asked], default=len(graph.ops))
+    before = min((reader for reader, _ in asked if _repeated(graph.ops[reader].module) in modules), default=len(graph.ops))
     wanted = {tensor for tensor in made if any(reader >= before for reader in readers.get(tensor, ()))}
     for op in reversed(block):
         if wanted.intersection(_made(graph, op)):
             wanted |= {base for tensor in graph.ops[op].inputs if (base := graph.base_of[tensor]) in made}
     runs = [
-        (op, tuple(graph.tensors[tensor].name for tensor in taken))
+        (op, tuple(graph.tensors[tensor].name for tensor in _made(graph, op)))
         for op in block
-        if (taken := [tensor for tensor in _made(graph, op) if tensor in wanted])
+        if wanted.intersection(_made(graph, op))
     ]
     return before, runs
 
