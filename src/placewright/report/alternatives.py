@@ -61,7 +61,11 @@ def _section(found: Alternatives) -> Markup:
         element("p", f"{_capital(answer_words(found))}.", class_="answer"),
         *([element("pre", best.code)] if best.fits else []),
         element("p", "model returns the loss, and batch is the tuple of its arguments.", class_="muted note"),
-        *([] if other is None else [element("p", f"{_capital(changed_words(found, other))}."), element("pre", other.code)]),
+        *(
+            []
+            if other is None
+            else [element("p", f"{_capital(changed_words(found, other))}."), element("pre", other.code)]
+        ),
         *(element("p", f"{_capital(floor_words(floor))}.") for floor in found.floors),
         element("p", f"{about_words(found)}. Times are {found.basis}.", class_="muted note"),
         element("ul", *keys, limit, class_="fit-keys"),
