@@ -26,11 +26,10 @@ from placewright.importers.forward_backward import (
     training_step,
 )
 from placewright.machine import Machine
-from placewright.machines.host import HostMemory
 from placewright.problem import Problem, make_problem
 from placewright.problem.objective import Metrics
 from placewright.rematerialization.blocks import checkpointed, module_blocks, with_inputs_held
-from placewright.rematerialization.proofs import no_runs_fit, some_may_move, some_may_run_again
+from placewright.rematerialization.proofs import no_runs_fit, some_may_run_again
 from placewright.rematerialization.solve import (
     in_order,
     in_other_order,
@@ -44,7 +43,7 @@ from placewright.search.run.budget import Budget, Interrupted, OnProgress
 from placewright.search.run.result import measure
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
-from placewright.support.quantities import format_bytes
+from placewright.support.quantities import counted, format_bytes
 
 #: Passes that the batch is taken in, as far as they divide it, whose gradients are added up.
 _ACCUMULATIONS = (2, 4, 8)
@@ -65,13 +64,12 @@ _CHANGES = {
 class Place:
     """A device that is looked at. machine: of it alone. name: its kind, or where several have the same, its own.
 
-    host: where tensors can be moved to. optimizers: that are tried there, the user's first.
+    optimizers: that are tried there, the user's first.
     """
 
     machine: Machine
     limit_bytes: int
     name: str
-    host: HostMemory | None
     optimizers: tuple[OwnOptimizer, ...]
 
     @property
@@ -93,7 +91,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Way:
-    """What is common to setups of one capture. passes: as PyTorch holds it in eager; for_plans: as plans hold it."""
+    """What is common to setups of one capture. for_plans: the passes as plans hold them."""
 
     place: Place
     for_plans: ForwardBackward
@@ -105,6 +103,7 @@ class Way:
 
     @cached_property
     def passes(self) -> ForwardBackward:
+        """As PyTorch holds it in eager."""
         return in_eager(self.for_plans, on_cpu=self.place.is_cpu)
 
     @property
@@ -157,7 +156,6 @@ class Runs:
     blocks: tuple[str, ...] = ()
     is_planned: bool = False
     num_reruns: int = 0
-    num_moves: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -171,8 +169,11 @@ class _Tried:
 
 @dataclass(kw_only=True)
 class SetupSearch:
-    """Setups tried one by one. until: when no other capture or search is begun. tried: ways without a plan, with the
-    user's optimizer. planned: of those, for which a plan has been searched. longest: seconds that a capture took."""
+    """Setups tried one by one.
+
+    until: when no other capture or search is begun. tried: ways without a plan, with the user's optimizer. planned: of
+    those, for which a plan has been searched. longest: seconds that a capture took.
+    """
 
     captures: PassCaptures
     places: Sequence[Place]
@@ -319,17 +320,13 @@ class SetupSearch:
         return min(times, default=float("inf"))
 
     def _planned(self, way: Way) -> Runs | None:
-        """The last pass with ops that run again or tensors that are moved, or in another order.
+        """The last pass with ops that run again, or in another order.
 
-        None where the search finds nothing to do, or the least that is needed is proven to be too much. What steps
+        Nothing is moved to the host, since `fit` moves nothing in a training step. None where the search finds nothing to do, or the least that is needed is proven to be too much. What steps
         behind several passes is not in the plan, so gradients are held until then.
         """
         one = way.problem(way.for_plans, way.place.fused)
-        host = way.place.host if way.accumulation == 1 else None
-        host = host if some_may_move(one, self.keep, host) else None
-        if no_runs_fit(one, host):
-            return None
-        if host is None and not some_may_run_again(one, self.keep):
+        if no_runs_fit(one, None) or not some_may_run_again(one, self.keep):
             return None
         run = SearchRun(
             Budget(evaluations=self.evaluations or max(12, rerun_evaluations(one) // 4)),
@@ -338,17 +335,12 @@ class SetupSearch:
             interrupted=self.interrupted,
         )
         orders = [order_of_least_memory(one)] if way.accumulation == 1 else []
-        again = rematerialize(one, run, self.keep, host, orders)
+        again = rematerialize(one, run, self.keep, orders=orders)
         order = ops_of(again.result.solution.order)
-        if not again.reruns and not again.moves and bool((order == np.arange(len(order))).all()):
+        if not again.reruns and bool((order == np.arange(len(order))).all()):
             return None
-        return Runs(
-            graph=in_other_order(again.problem, order).graph,
-            metrics=again.result.metrics,
-            is_planned=True,
-            num_reruns=len(again.reruns),
-            num_moves=len(again.moves),
-        )
+        graph = in_other_order(again.problem, order).graph
+        return Runs(graph=graph, metrics=again.result.metrics, is_planned=True, num_reruns=len(again.reruns))
 
     def _floor(self, place: Place) -> Floor:
         """Of the step as it is, and what lowers it of what was tried."""
@@ -363,7 +355,7 @@ class SetupSearch:
             autocast=False,
         )
         problem = own.problem(own.for_plans, place.fused)
-        least, name = least_limit(problem, place.host)
+        least, name = least_limit(problem)
         sizes = _resident(problem.graph, own)
         (op,) = [each for each in problem.graph.ops if each.name == name]
         states = min(sizes["optimizer_bytes"], least)
@@ -387,7 +379,7 @@ class SetupSearch:
         for each in self.tried:
             way = each.way
             if way.place is place and way.batch * way.accumulation == self.captures.samples:
-                size = least_limit(way.problem(way.for_plans, place.fused), place.host)[0]
+                size = least_limit(way.problem(way.for_plans, place.fused))[0]
                 found[each.setup.words] = size
         fewest = sorted((size, words) for words, size in found.items() if size < least)
         yield from (f"{words}: {format_bytes(size)}" for size, words in fewest[:_MOST_LOWERED])
@@ -419,7 +411,6 @@ def _setup(way: Way, optimizer: OwnOptimizer, runs: Runs, plain: Metrics) -> Tra
         num_checkpointed=len(runs.blocks),
         planned=runs.is_planned,
         num_reruns=runs.num_reruns,
-        num_moves=runs.num_moves,
         device=way.place.name,
         limit_bytes=limit,
         fits=peak <= limit,
@@ -432,6 +423,7 @@ def _setup(way: Way, optimizer: OwnOptimizer, runs: Runs, plain: Metrics) -> Tra
 
 
 def _code(way: Way, optimizer: OwnOptimizer, runs: Runs, without_states: int) -> Iterator[str]:
+    yield f"# a batch of {counted(way.batch * way.accumulation, 'sample')}"
     yield from prepared(way.trained, runs.blocks, way.autocast_on, optimizer)
     if not runs.is_planned:
         yield from plain_step(way.accumulation)
@@ -443,7 +435,7 @@ def _code(way: Way, optimizer: OwnOptimizer, runs: Runs, without_states: int) ->
 
 
 def _held(runs: Runs, way: Way, peak: int) -> dict[str, int]:
-    """What the peak is made of; what is moved to the host is held elsewhere meanwhile."""
+    """What the peak is made of."""
     graph = runs.graph
     sizes = _resident(graph, way)
     # Each op of the optimizer reads a parameter, then the sum of its gradients.

@@ -11,6 +11,8 @@ from placewright.analysis.alternatives import (
     TrainingSetup,
     about_words,
     answer_words,
+    as_given,
+    as_given_words,
     changed,
     changed_words,
     floor_words,
@@ -53,7 +55,8 @@ def alternatives_html(found: Alternatives) -> str:
 def _section(found: Alternatives) -> Markup:
     keys = (element("li", element("span", class_=f"key {kind}"), name) for kind, name, _ in _PARTS)
     limit = element("li", element("span", class_="key limit-key"), "limit")
-    best, other = found.setups[0], changed(found)
+    best = found.setups[0]
+    others = ((as_given(found), as_given_words), (changed(found), changed_words))
     left_out = [element("p", f"Not tried: {sentence}", class_="muted note") for sentence in found.left_out]
     return element(
         "section",
@@ -62,9 +65,10 @@ def _section(found: Alternatives) -> Markup:
         *([element("pre", best.code)] if best.fits else []),
         element("p", "model returns the loss, and batch is the tuple of its arguments.", class_="muted note"),
         *(
-            []
-            if other is None
-            else [element("p", f"{_capital(changed_words(found, other))}."), element("pre", other.code)]
+            part
+            for setup, words in others
+            if setup is not None
+            for part in (element("p", f"{_capital(words(found, setup))}."), element("pre", setup.code))
         ),
         *(element("p", f"{_capital(floor_words(floor))}.") for floor in found.floors),
         element("p", f"{about_words(found)}. Times are {found.basis}.", class_="muted note"),
