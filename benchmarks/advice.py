@@ -124,7 +124,9 @@ def main() -> None:
             seconds = time.process_time() - began
             right, total = right + is_fastest(found), total + 1
             card = f"{gpu} {limit}" if limit else gpu
-            print(f"| {name} | {card} | {seconds:.1f} | {'yes' if is_fastest(found) else 'no'} | {answer_words(found)} |")
+            print(
+                f"| {name} | {card} | {seconds:.1f} | {'yes' if is_fastest(found) else 'no'} | {answer_words(found)} |"
+            )
     print(f"\nthe first line is the fastest of all that was tried in {right} of {total}")
 
 

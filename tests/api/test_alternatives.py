@@ -15,6 +15,7 @@ from placewright.analysis.alternatives import (
     changed,
     floor_words,
 )
+from placewright.api import setup_search
 from placewright.api.functions import as_machine
 from placewright.api.pass_captures import PassCaptures
 from placewright.api.training_setups import CONTEXT_BYTES
@@ -54,15 +55,19 @@ def batch(samples: int = SAMPLES, width: int = 256) -> tuple[Any, Any]:
 
 
 def found(limit: Any, model: nn.Module | None = None, devices: str = "h100@graphs", **options: Any) -> Alternatives:
-    facts = placewright.alternatives(
-        model or Loss(),
-        devices,
-        args=options.pop("args", batch()),
-        memory_limit=limit,
-        evaluations=20,
-        time_limit=options.pop("time_limit", 600),
-        **options,
-    ).facts
+    """adapters: whether they are tried, which takes long."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not options.pop("adapters", False):
+            patch.setattr(setup_search, "can_have_adapters", lambda model: False)
+        facts = placewright.alternatives(
+            model or Loss(),
+            devices,
+            args=options.pop("args", batch()),
+            memory_limit=limit,
+            evaluations=20,
+            time_limit=options.pop("time_limit", 600),
+            **options,
+        ).facts
     assert isinstance(facts, Alternatives)
     return facts
 
@@ -308,7 +313,7 @@ def test_what_there_was_no_time_for_is_said() -> None:
 
 def test_adapters_are_ranked_as_something_else() -> None:
     pytest.importorskip("peft")
-    facts = found("1GiB", args=batch(8))
+    facts = found("1GiB", args=batch(8), adapters=True)
     adapted = [each for each in facts.setups if "LoRA" in each.changes]
     assert adapted
     # Of each layer two factors of rank 16 beside the frozen weights.
@@ -369,7 +374,7 @@ def test_a_graph_has_no_other_batches() -> None:
 def test_every_code_that_is_offered_runs_and_trains() -> None:
     codes: dict[Any, TrainingSetup] = {}
     for limit in ("30MiB", "1GiB"):
-        for setup in found(limit, devices="cpu", args=batch(512)).setups:
+        for setup in found(limit, devices="cpu", args=batch(512), adapters=limit == "1GiB").setups:
             if setup.fits:
                 kind = (setup.planned, setup.accumulation > 1, setup.autocast, setup.changes, setup.num_checkpointed)
                 codes.setdefault(kind, setup)

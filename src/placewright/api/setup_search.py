@@ -171,7 +171,7 @@ class _Tried:
 class SetupSearch:
     """Setups tried one by one.
 
-    until: when no other capture or search is begun. tried: ways without a plan, with the user's optimizer. planned: of
+    until: the processor time from which on no other capture or search is begun. tried: ways without a plan, with the user's optimizer. planned: of
     those, for which a plan has been searched. longest: seconds that a capture took.
     """
 
@@ -192,10 +192,10 @@ class SetupSearch:
 
     def as_it_is(self) -> list[TrainingSetup]:
         """The step as it is, and what is tried of it at once. Raises InputError where it cannot be captured."""
-        started = time.perf_counter()
+        started = time.process_time()
         for way in self._ways("own", autocast=False, batches=[(self.captures.samples, 1)]):
             self._try(way)
-        self.longest = time.perf_counter() - started
+        self.longest = time.process_time() - started
         return self.setups
 
     def everything(self, machine: Machine, reserved: int) -> Alternatives:
@@ -218,19 +218,30 @@ class SetupSearch:
 
     def _others(self) -> None:
         """What one capture each is for, the likely ones first; plans where they can be the fastest."""
-        own, samples = self.captures.dtype, self.captures.samples
-        if own == "float32":
-            # However long a capture takes, this one is what most people need.
-            needed, self.longest = self.longest, 0.0
-            self._stage("bfloat16 autocast", "own", autocast=True, batches=[(samples, 1), *self._other_batches()])
-            self.longest = needed
-            self._plans()
-            # Tensor cores gain more than another batch in float32 does.
+        # Where parameters and states are too much, nothing that trains the same fits.
+        hopeless = all(
+            each.parameter_bytes + each.optimizer_bytes > each.limit_bytes for each in self.setups if not each.changes
+        )
+        if hopeless:
             self._changed()
+        if self.captures.dtype == "float32":
+            self._autocast()
+            # Tensor cores gain more than another batch in float32 does.
+            if not hopeless:
+                self._changed()
             self._own_batches()
         else:
             self._own_batches()
-            self._changed()
+            if not hopeless:
+                self._changed()
+
+    def _autocast(self) -> None:
+        # However long a capture takes, this one is what most people need.
+        needed, self.longest = self.longest, 0.0
+        batches = [(self.captures.samples, 1), *self._other_batches()]
+        self._stage("bfloat16 autocast", "own", autocast=True, batches=batches)
+        self.longest = needed
+        self._plans()
 
     def _own_batches(self) -> None:
         own = self.captures.dtype
@@ -265,7 +276,7 @@ class SetupSearch:
         self.left_out += [f"{words}, batch {', '.join(sizes)}: {error}" for error, sizes in failed.items()]
 
     def _no_time(self, needed: float = 0.0) -> bool:
-        return time.perf_counter() + needed > self.until or bool(self.interrupted and self.interrupted())
+        return time.process_time() + needed > self.until or bool(self.interrupted and self.interrupted())
 
     def _ways(self, trained: Trained, *, autocast: bool, batches: Sequence[tuple[int, int]]) -> Iterator[Way]:
         for place in self.places:

@@ -74,7 +74,7 @@ def alternatives(
     evaluations
         Budget of each search for a plan. By default a quarter of a second's worth.
     time_limit
-        Seconds in all, or text like "30s", after which no other is begun; `left_out` says which these are.
+        Seconds of processor time in all, or text like "30s", after which no other is begun; `left_out` says which these are.
     seed
         Of all random choices.
     on_progress
@@ -98,7 +98,7 @@ def alternatives(
     """
     from placewright.terminal.alternatives_table import alternatives_table
 
-    began = time.perf_counter()
+    began = time.process_time()
     machine = as_machine(devices)
     captures = PassCaptures(model, args, kwargs or {}, loss)
     places, reserved = _places(machine, memory_limit, optimizer, captures)
