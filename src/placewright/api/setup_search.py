@@ -171,8 +171,8 @@ class _Tried:
 class SetupSearch:
     """Setups tried one by one.
 
-    until: the processor time from which on no other capture or search is begun. tried: ways without a plan, with the user's optimizer. planned: of
-    those, for which a plan has been searched. longest: seconds that a capture took.
+    until: the processor time from which on no other capture or search is begun. tried: ways without a plan, with the
+    user's optimizer. planned: of those, for which a plan has been searched. longest: seconds that a capture took.
     """
 
     captures: PassCaptures
@@ -333,8 +333,9 @@ class SetupSearch:
     def _planned(self, way: Way) -> Runs | None:
         """The last pass with ops that run again, or in another order.
 
-        Nothing is moved to the host, since `fit` moves nothing in a training step. None where the search finds nothing to do, or the least that is needed is proven to be too much. What steps
-        behind several passes is not in the plan, so gradients are held until then.
+        Nothing is moved to the host, since `fit` moves nothing in a training step. None where the search finds nothing
+        to do, or the least that is needed is proven to be too much. What steps behind several passes is not in the
+        plan, so gradients are held until then.
         """
         one = way.problem(way.for_plans, way.place.fused)
         if no_runs_fit(one, None) or not some_may_run_again(one, self.keep):

@@ -74,7 +74,8 @@ def alternatives(
     evaluations
         Budget of each search for a plan. By default a quarter of a second's worth.
     time_limit
-        Seconds of processor time in all, or text like "30s", after which no other is begun; `left_out` says which these are.
+        Seconds of processor time in all, or text like "30s", after which no other is begun; `left_out` says which
+        these are.
     seed
         Of all random choices.
     on_progress
