@@ -236,12 +236,15 @@ class SetupSearch:
                 self._changed()
 
     def _autocast(self) -> None:
-        # However long a capture takes, this one is what most people need.
-        needed, self.longest = self.longest, 0.0
+        # However long a capture takes, this one is what most people need, with its plans, which take little beside it.
+        needed, self.longest, before = self.longest, 0.0, len(self.tried)
         batches = [(self.captures.samples, 1), *self._other_batches()]
         self._stage("bfloat16 autocast", "own", autocast=True, batches=batches)
         self.longest = needed
-        self._plans()
+        if len(self.tried) > before:
+            self.until, until = float("inf"), self.until
+            self._plans()
+            self.until = until
 
     def _own_batches(self) -> None:
         own = self.captures.dtype
