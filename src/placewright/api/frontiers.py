@@ -15,8 +15,8 @@ from placewright.analysis.basis import basis_words
 from placewright.analysis.frontier import Frontier, FrontierPoint, Rival
 from placewright.api.arguments import globs, whole_number
 from placewright.api.functions import as_graph, as_machine
+from placewright.api.pass_captures import PassCaptures, is_torch_module
 from placewright.api.questions import Answer, answer
-from placewright.api.training_setups import PassCaptures, is_torch_module
 from placewright.bounds import least_limit
 from placewright.costs import count_sources
 from placewright.costs.measured import with_workspaces
@@ -53,8 +53,8 @@ _NUM_BLOCKINGS = 4
 _MOST_OPS = 2000
 #: Of PyTorch's `activation_memory_budget`; 1 is without one.
 _BUDGETS = (0.75, 0.5, 0.25)
-#: Up to which of the numbers of passes that are known.
-_NUM_ACCUMULATIONS = 3
+#: Numbers of passes that are tried, as far as they divide the batch.
+_ACCUMULATIONS = (2, 4)
 
 
 def frontier(
@@ -264,7 +264,7 @@ def _more(time_ns: int, before_ns: int) -> float:
 
 def _blockings(problem: Problem) -> Iterator[tuple[str, _Runs]]:
     """Block checkpointing with fewer and fewer blocks."""
-    blocks = module_blocks(problem.graph)
+    blocks = list(module_blocks(problem.graph).values())
     counts = [count for halvings in range(_NUM_BLOCKINGS) if (count := len(blocks) >> halvings) > 1]
     for count in counts:
         reruns = checkpointed(problem, merged(blocks, count))
@@ -285,9 +285,9 @@ def _budgets(model: Any, args: Any, kwargs: Mapping[str, Any], problem: Problem)
 
 def _accumulations(captures: PassCaptures, problem: Problem) -> Iterator[tuple[str, _Runs]]:
     """The same samples in several passes, whose gradients are added up; of a module that can be captured for them."""
-    for count in captures.accumulations[1:_NUM_ACCUMULATIONS]:
+    for count in (each for each in _ACCUMULATIONS if captures.samples % each == 0):
         try:
-            graph = training_step(captures.get(count, None), "adam", count)
+            graph = training_step(captures.get(captures.samples // count), "adam", count)
         except InputError:
             return
         whole = replace(make_problem(graph, problem.machine), memory_limits_bytes=(None,))
