@@ -50,6 +50,7 @@ from placewright.search.run.budget import UNLIMITED, Budget, Interrupted, OnProg
 from placewright.search.run.result import measure
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError, shown
+from placewright.support.interruption import until_interrupted
 
 if TYPE_CHECKING:
     from torch import nn
@@ -82,6 +83,7 @@ def alternatives(
     time_limit: float | str = 60.0,
     seed: int = 0,
     on_progress: OnProgress | None = None,
+    on_stage: Callable[[str], None] | None = None,
     interrupted: Interrupted | None = None,
 ) -> Answer[Alternatives]:
     """Tell which ways to run a training step fit into a memory limit, and how long each takes for a sample.
@@ -116,6 +118,8 @@ def alternatives(
         Of all random choices.
     on_progress
         Called now and then with the best so far of a search.
+    on_stage
+        Called with words for what is captured now.
     interrupted
         Asked now and then; True ends the search with what it has.
 
@@ -150,6 +154,7 @@ def alternatives(
         evaluations=None if evaluations is None else whole_number("evaluations", evaluations, 1, UNLIMITED),
         seed=whole_number("seed", seed, 0, 2**64 - 1),
         on_progress=on_progress,
+        on_stage=on_stage,
         interrupted=interrupted,
     )
     found = search.found(PassCaptures(model, args, kwargs or {}, loss), machine, began + (seconds or 0))
@@ -293,6 +298,7 @@ class _Search:
     evaluations: int | None
     seed: int
     on_progress: OnProgress | None
+    on_stage: Callable[[str], None] | None
     interrupted: Interrupted | None
     setups: list[TrainingSetup] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
@@ -309,20 +315,26 @@ class _Search:
             if not self.optimizers:
                 raise InputError(f"no optimizer is left to try; {reason}")
             self.left_out.append(reason)
-        for count in captures.accumulations:
-            for autocast in (False, True) if captures.dtype == "float32" else (False,):
-                dtype = "bfloat16" if autocast else captures.dtype
-                words = f"batch {captures.samples // count}{f' x {count}' if count > 1 else ''}, {dtype}"
-                first = not self.setups
-                if not first and (time.perf_counter() > until or (self.interrupted and self.interrupted())):
-                    self.left_out.append(f"{words}: there was no time for it")
-                    continue
-                try:
+        dtypes = (False, True) if captures.dtype == "float32" else (False,)
+        ways = [(count, autocast) for count in captures.accumulations for autocast in dtypes]
+        for number, (count, autocast) in enumerate(ways, 1):
+            dtype = "bfloat16" if autocast else captures.dtype
+            words = f"batch {captures.samples // count}{f' x {count}' if count > 1 else ''}, {dtype}"
+            first = not self.setups
+            if (self.interrupted and self.interrupted()) or (not first and time.perf_counter() > until):
+                self.left_out.append(f"{words}: there was no time for it")
+                continue
+            if self.on_stage is not None:
+                self.on_stage(f"capturing {number} of {len(ways)}: {words}")
+            try:
+                with until_interrupted(self.interrupted):
                     self._try(captures, count, autocast, dtype)
-                except InputError as error:
-                    if first:
-                        raise
-                    self.left_out.append(f"{words}: {error}")
+            except InputError as error:
+                if first:
+                    raise
+                self.left_out.append(f"{words}: {error}")
+        if not self.setups:
+            raise KeyboardInterrupt
         return Alternatives(
             schema_version=1,
             model=type(captures.model).__name__,

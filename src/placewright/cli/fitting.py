@@ -60,11 +60,11 @@ def fit(
     from placewright.analysis.alternatives import Alternatives
     from placewright.analysis.frontier import Frontier
     from placewright.api.functions import as_machine
-    from placewright.cli.exit_codes import Interruption
     from placewright.cli.outputs import check_outputs
-    from placewright.cli.progress import watched
+    from placewright.cli.progress import following, staged
     from placewright.importers.python_source import made_by
     from placewright.report.frontier import write_frontier_report
+    from placewright.support.interruption import Interruption, until_interrupted
     from placewright.terminal.alternatives_table import alternatives_table
     from placewright.terminal.frontier_table import frontier_table
 
@@ -76,7 +76,8 @@ def fit(
         raise InputError("--alternatives captures a module for other batches, so it needs FILE.py:FUNCTION")
     machine = as_machine(devices)
     with Interruption() as interrupted:
-        with watched(model, format_time_ns) as on_progress:
+        with staged() as show:
+            show(f"reading {model}")
             is_code = (training or alternatives) and names_code(model)
             module, arguments, by_name = made_by(model) if is_code else (model, (), {})
             shared: dict[str, Any] = {
@@ -85,26 +86,28 @@ def fit(
                 "keep": keep or (),
                 "evaluations": evaluations,
                 "seed": seed,
-                "on_progress": on_progress,
+                "on_progress": following(show, format_time_ns),
+                "on_stage": show,
                 "interrupted": interrupted,
             }
             tried: Alternatives | None = None
             if alternatives:
                 limits: dict[str, Any] = {"memory_limit": memory_limit, "time_limit": time_limit or "60s"}
                 tried = placewright.alternatives(module, machine, **limits, **shared).facts
-            found: Frontier | Alternatives
-            if tried is not None and machine.num_devices > 1:
-                found = tried
-            else:
-                frontier = placewright.frontier(
-                    module,
-                    machine,
-                    training=training or alternatives,
-                    measured=measured,
-                    dims=parse_dims(dim),
-                    **shared,
-                ).facts
-                found = replace(frontier, alternatives=tried)
+            found: Frontier | Alternatives | None = tried
+            if tried is None or (machine.num_devices == 1 and not interrupted()):
+                with until_interrupted(interrupted):
+                    frontier = placewright.frontier(
+                        module,
+                        machine,
+                        training=training or alternatives,
+                        measured=measured,
+                        dims=parse_dims(dim),
+                        **shared,
+                    ).facts
+                    found = replace(frontier, alternatives=tried)
+        if found is None:
+            return INTERRUPTED
         written: dict[str, str] = {}
         if report is not None:
             write_frontier_report(found, report)
