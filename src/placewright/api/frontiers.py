@@ -173,6 +173,9 @@ class _Searches:
         again = rematerialize(self.limited(limit), run, self.keep, self.host, [self.order])
         return _Runs(metrics=again.result.metrics, num_reruns=len(again.reruns), num_moves=len(again.moves))
 
+    def is_interrupted(self) -> bool:
+        return self.interrupted is not None and self.interrupted()
+
     def least_time(self, limit: int) -> int:
         """What every plan within it takes, proven. It may be below what the captured order takes without one: where a
         host launches ops, another order can take less."""
@@ -192,10 +195,10 @@ def _found(searches: _Searches, rivals: Sequence[tuple[str, _Runs]]) -> Frontier
     peak, (least, op) = once.metrics.peak_memory_bytes, least_limit(problem, searches.host)
     runs = [once]
     with until_interrupted(searches.interrupted):
-        for found in _searched(searches, least, once, [each for _, each in rivals]):
+        for found in () if searches.is_interrupted() else _searched(searches, least, once, rivals):
             runs.append(found)  # each by itself: what was found stays when the next is cut short
     smallest = min(each.metrics.peak_memory_bytes for each in runs)
-    if searches.interrupted is not None and searches.interrupted():
+    if searches.is_interrupted():
         limits = sorted({each.metrics.peak_memory_bytes for each in runs})
         # A proof for each limit takes long; that of the largest holds for all.
         least_times = [searches.least_time(peak)] * len(limits)
@@ -223,10 +226,12 @@ def _found(searches: _Searches, rivals: Sequence[tuple[str, _Runs]]) -> Frontier
     )
 
 
-def _searched(searches: _Searches, least: int, once: _Runs, rivals: Sequence[_Runs]) -> Iterator[_Runs]:
+def _searched(
+    searches: _Searches, least: int, once: _Runs, rivals: Sequence[tuple[str, _Runs]]
+) -> Iterator[_Runs]:
     """Searches for the peaks of rivals, for the smallest limit, and for those from there to the peak."""
     peak = smallest = once.metrics.peak_memory_bytes
-    others = {each.metrics.peak_memory_bytes for each in rivals}
+    others = {each.metrics.peak_memory_bytes for _, each in rivals}
     for limit in sorted(limit for limit in others if least <= limit < peak):
         yield (found := searches.within(limit))
         smallest = min(smallest, found.metrics.peak_memory_bytes)
