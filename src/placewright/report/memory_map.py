@@ -11,7 +11,7 @@ from placewright.memory_levels.words import format_ps, gap_words
 from placewright.report.level_charts import level_charts, level_keys, level_strips, swatch
 from placewright.report.markup import Markup, cell, element, escaped, figure, joined, number, page, section, table
 from placewright.support.files import write_atomically
-from placewright.support.quantities import counted, format_bytes
+from placewright.support.quantities import counted, format_bytes, signed_percent
 
 _MAX_TENSORS = 40
 
@@ -152,7 +152,7 @@ def _others(found: MemoryMap) -> Markup:
             "tr",
             element("th", name, scope="row"),
             number(format_ps(value)),
-            number(f"{value / found.latency_ps - 1:+.2%}" if found.latency_ps else ""),
+            number(signed_percent(value / found.latency_ps - 1, 2) if found.latency_ps else ""),
         )
         for name, value in sorted(found.others.items(), key=lambda pair: pair[1])
     ]

@@ -168,6 +168,12 @@ def share(part: int, whole: int) -> str:
     return "<1%" if text == "0%" and part > 0 else text
 
 
+def signed_percent(ratio: float, decimals: int = 1) -> str:
+    """A change as a share: "+12.3%", "-4.0%", "0.0%" for what rounds to that, from either side."""
+    text = f"{ratio:+.{decimals}%}"
+    return text if float(text[:-1]) else text[1:]
+
+
 def change(value: int, reference: int) -> str:
     """How far `value` is from `reference`: "+12.3%", "-4.0%", "0.0%" for less than that, or "same"."""
     if value == reference:
@@ -175,6 +181,11 @@ def change(value: int, reference: int) -> str:
     if reference == 0:
         return "more" if value > 0 else "less"
     ratio = value / reference - 1
-    if abs(ratio) < 0.0005:
-        return "0.0%"
-    return f"{ratio:+.1%}" if ratio < 10 else f"{value / reference:,.0f}x"
+    return signed_percent(ratio) if ratio < 10 else f"{value / reference:,.0f}x"
+
+
+def proven_change(least: int, reference: int) -> str:
+    """How much more than `reference` it is at least; "none" where that is nothing or less, which tells nobody
+    anything."""
+    text = change(least, reference)
+    return text if least > reference and text != "0.0%" else "none"

@@ -16,6 +16,10 @@ from placewright.support.errors import printable
 MAX_COLUMNS = 100
 MIN_COLUMNS = 60
 _UNBOUNDED = 10_000
+#: Between two columns.
+_GAP = 2
+#: What the names of columns begin with that are text.
+_LEFT = ("<", "~")
 
 Cell = str | Text
 
@@ -60,21 +64,40 @@ def line(text: str, style: str = "") -> Text:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Table:
-    """Columns named "<Device" stand left and are shortened where there is no room; the others, numbers, never are.
+    """Columns named "<Device" stand left and are shortened where there is no room, those named "~How" go on in the next
+    line; the others, numbers, never are cut. Names of columns stand on two lines where all do not fit on one.
 
     The row of column names is left out when all are empty.
     """
-    named = any(name.removeprefix("<") for name in columns)
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=named)
-    for name in columns:
-        left = name.startswith("<")
-        grid.add_column(name.removeprefix("<"), justify="left" if left else "right", no_wrap=not left)
-    for row in rows:
-        grid.add_row(*(_on_one_line(cell) for cell in row))
+    cells = [[printable(each) if isinstance(each, str) else each for each in row] for row in rows]
+    names = _names(columns, cells)
+    grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim", show_header=any(names))
+    for column, name in zip(columns, names, strict=True):
+        left = column[:1] in _LEFT
+        grid.add_column(name, justify="left" if left else "right", no_wrap=not left)
+    for row in cells:
+        shown = zip(columns, row, strict=True)
+        grid.add_row(*(cell if column[:1] == "~" else _on_one_line(cell) for column, cell in shown))
     return grid
 
 
+def _names(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
+    names = [name[name[:1] in _LEFT :] for name in columns]
+    widest = [max(map(len, cells), default=0) for cells in zip(*rows, strict=True)] or [0] * len(names)
+    needed = sum(max(cells, len(name)) for cells, name in zip(widest, names, strict=True)) + _GAP * (len(names) - 1)
+    if needed <= width() or not any(names):
+        return names
+    return [_on_two_lines(name, cells) for cells, name in zip(widest, names, strict=True)]
+
+
+def _on_two_lines(name: str, room: int) -> str:
+    """Broken where the longer line is shortest, if there is no room for it on the second."""
+    places = [place for place, character in enumerate(name) if character == " " and len(name) > room]
+    best = min(places, key=lambda place: max(place, len(name) - place - 1), default=-1)
+    return f"{name[: max(best, 0)]}\n{name[best + 1 :]}"
+
+
 def _on_one_line(cell: Cell) -> Text:
-    text = Text(printable(cell)) if isinstance(cell, str) else cell.copy()
+    text = Text(cell) if isinstance(cell, str) else cell.copy()
     text.no_wrap, text.overflow = True, "ellipsis"
     return text

@@ -77,7 +77,7 @@ def train(
     with counting(configuration.steps, "steps") as advance:
 
         def on_progress(progress: TrainingProgress) -> None:
-            best = "" if progress.best is None else f", {progress.best:+.2f}% at best"
+            best = "" if progress.best is None else f", {signed_percent(progress.best / 100, 2)} at best"
             reward = "imitation" if progress.reward is None else f"reward {progress.reward:.4f}"
             advance(progress.step, f"{reward}{best}")
             if progress.stopped is not None:
