@@ -16,7 +16,7 @@ from placewright.analysis.frontier import Frontier, FrontierPoint, Rival
 from placewright.api.arguments import globs, whole_number
 from placewright.api.functions import as_graph, as_machine
 from placewright.api.questions import Answer, answer
-from placewright.api.training_setups import PassCaptures, is_torch_module
+from placewright.api.pass_captures import PassCaptures, is_torch_module
 from placewright.bounds import least_limit
 from placewright.costs import count_sources
 from placewright.costs.measured import with_workspaces
@@ -54,8 +54,8 @@ _NUM_BLOCKINGS = 4
 _MOST_OPS = 2000
 #: Of PyTorch's `activation_memory_budget`; 1 is without one.
 _BUDGETS = (0.75, 0.5, 0.25)
-#: Up to which of the numbers of passes that are known.
-_NUM_ACCUMULATIONS = 3
+#: Numbers of passes that are tried, as far as they divide the batch.
+_ACCUMULATIONS = (2, 4)
 
 
 def frontier(
@@ -345,9 +345,9 @@ def _budgets(model: Any, args: Any, kwargs: Mapping[str, Any], problem: Problem)
 
 def _accumulations(captures: PassCaptures, problem: Problem) -> Iterator[tuple[str, _Runs]]:
     """The same samples in several passes, whose gradients are added up; of a module that can be captured for them."""
-    for count in captures.accumulations[1:_NUM_ACCUMULATIONS]:
+    for count in (each for each in _ACCUMULATIONS if captures.samples % each == 0):
         try:
-            graph = training_step(captures.get(count, None), "adam", count)
+            graph = training_step(captures.get(captures.samples // count), "adam", count)
         except InputError:
             return
         whole = replace(make_problem(graph, problem.machine), memory_limits_bytes=(None,))

@@ -21,12 +21,12 @@ def module_blocks(graph: Graph) -> list[Block]:
     """
     found: dict[str, list[int]] = {}
     for index, op in enumerate(graph.ops):
-        if op.phase == "forward" and op.kind != "view" and (path := _repeated(op.module)):
+        if op.phase == "forward" and op.kind != "view" and (path := repeated_module(op.module)):
             found.setdefault(path, []).append(index)
     return [tuple(ops) for ops in found.values()]
 
 
-def _repeated(module: str) -> str:
+def repeated_module(module: str) -> str:
     """The path up to its first number; empty where it has none."""
     parts = module.split(".")
     numbers = [place for place, part in enumerate(parts) if part.isdecimal()]
@@ -42,8 +42,9 @@ def merged(blocks: Sequence[Block], count: int) -> list[Block]:
 def checkpointed(problem: Problem, blocks: Sequence[Block]) -> tuple[Rerun, ...]:
     """The reruns of a step in which every block is checkpointed, in their order.
 
-    What another op of forward reads of a block is held. Of the rest, what backward reads is made again, all of a block
-    at once, right before backward reads the first of it. Ops that must not run again are left as they are.
+    What another op of forward reads of a block is held until it has been read there and by the backward of those
+    readers. What the block's own backward reads is made again, all of a block at once, right before the first of it is
+    read. Ops that must not run again are left as they are.
     """
     graph = problem.graph
     until = dict(zip(problem.lowered.graph_op.tolist(), again_before(problem).tolist(), strict=True))
@@ -72,29 +73,27 @@ def _of_block(
     graph: Graph, block: Block, readers: dict[int, list[int]]
 ) -> tuple[int, list[tuple[int, tuple[str, ...]]]]:
     """Before which op a block runs again, and what of it: ops with the tensors that are taken from them."""
-    own = set(block)
-    inside = {
-        tensor: op
-        for op in block
-        for tensor in _made(graph, op)
-        if all(graph.ops[reader].phase != "forward" or reader in own for reader in readers.get(tensor, ()))
-    }
+    modules = {repeated_module(graph.ops[op].module) for op in block}
+    made = {tensor for op in block for tensor in _made(graph, op)}
     asked = [
         (reader, tensor)
-        for tensor in inside
+        for tensor in made
         for reader in readers.get(tensor, ())
         if graph.ops[reader].phase != "forward"
     ]
-    wanted = {tensor for _, tensor in asked}
+    # What the block hands on is held for those who read it, and still made again for the block's own backward.
+    own = [reader for reader, _ in asked if repeated_module(graph.ops[reader].module) in modules]
+    before = min(own or [reader for reader, _ in asked], default=len(graph.ops))
+    wanted = {tensor for tensor in made if any(reader >= before for reader in readers.get(tensor, ()))}
     for op in reversed(block):
         if wanted.intersection(_made(graph, op)):
-            wanted |= {base for tensor in graph.ops[op].inputs if (base := graph.base_of[tensor]) in inside}
+            wanted |= {base for tensor in graph.ops[op].inputs if (base := graph.base_of[tensor]) in made}
     runs = [
         (op, tuple(graph.tensors[tensor].name for tensor in taken))
         for op in block
         if (taken := [tensor for tensor in _made(graph, op) if tensor in wanted])
     ]
-    return min((reader for reader, _ in asked), default=0), runs
+    return before, runs
 
 
 def _made(graph: Graph, op: int) -> Iterator[int]:

@@ -1,8 +1,9 @@
-"""Ways to run a training step as a section of the page of limits, or as a page of its own."""
+"""Ways to run a training step as a page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from pathlib import Path
 from string import Template
 
 from placewright.analysis.alternatives import (
@@ -10,11 +11,13 @@ from placewright.analysis.alternatives import (
     TrainingSetup,
     about_words,
     answer_words,
-    unchanged,
-    unchanged_words,
+    changed,
+    changed_words,
+    floor_words,
 )
 from placewright.report.markup import Markup, cell, element, escaped, joined, number, page, table
-from placewright.support.quantities import counted, format_bytes, format_time_ns
+from placewright.support.files import write_atomically
+from placewright.support.quantities import format_bytes, format_time_ns
 
 #: What a peak is made of: the class of its part of the bar, what it is called, and the field.
 _PARTS = (
@@ -25,8 +28,17 @@ _PARTS = (
 )
 
 
+def write_alternatives_report(found: Alternatives, path: str | Path) -> None:
+    """Write the page: one HTML file that loads nothing over the network.
+
+    Raises InputError when the file cannot be written.
+    """
+    write_atomically(path, alternatives_html(found).encode("utf-8", "replace"))
+
+
 def alternatives_html(found: Alternatives) -> str:
-    """The page as text."""
+    """The page as text: the best in a sentence with its code, and all of them as a table with bars of what they
+    hold."""
     title = f"{found.model} on {found.machine}"
     heading = [element("h1", title), element("p", "ways to run a training step", class_="facts")]
     return Template(page("alternatives.html")).substitute(
@@ -34,37 +46,29 @@ def alternatives_html(found: Alternatives) -> str:
         style=page("report.css"),
         own_style=page("frontier.css"),
         heading=joined(heading),
-        alternatives=alternatives_section(found),
+        alternatives=_section(found),
     )
 
 
-def alternatives_section(found: Alternatives) -> Markup:
-    """The best of them in a sentence, and all of them as a table with bars of what they hold."""
+def _section(found: Alternatives) -> Markup:
     keys = (element("li", element("span", class_=f"key {kind}"), name) for kind, name, _ in _PARTS)
     limit = element("li", element("span", class_="key limit-key"), "limit")
-    own = unchanged(found)
+    best, other = found.setups[0], changed(found)
     left_out = [element("p", f"Not tried: {sentence}", class_="muted note") for sentence in found.left_out]
     return element(
         "section",
-        element("h2", "What else fits", id="alternatives-heading"),
+        element("h2", "What to write", id="alternatives-heading"),
         element("p", f"{_capital(answer_words(found))}.", class_="answer"),
-        "" if own is None else element("p", f"{_capital(unchanged_words(found, own))}."),
+        *([element("pre", best.code)] if best.fits else []),
+        element("p", "model returns the loss, and batch is the tuple of its arguments.", class_="muted note"),
+        *([] if other is None else [element("p", f"{_capital(changed_words(found, other))}."), element("pre", other.code)]),
+        *(element("p", f"{_capital(floor_words(floor))}.") for floor in found.floors),
         element("p", f"{about_words(found)}. Times are {found.basis}.", class_="muted note"),
         element("ul", *keys, limit, class_="fit-keys"),
         element("div", _table(found), class_="setups"),
-        *_codes([setup for setup in (*found.setups[:1], own) if setup is not None and setup.fits]),
         *left_out,
         aria_labelledby="alternatives-heading",
     )
-
-
-def _codes(setups: Sequence[TrainingSetup]) -> Iterator[Markup]:
-    """The code of some of them, to be seen at once."""
-    for setup in setups:
-        yield element("h3", f"{_capital(setup.words)}: what to write")
-        yield element("pre", setup.code)
-    if setups:
-        yield element("p", "model returns the loss, and batch is the tuple of its arguments.", class_="muted note")
 
 
 def _capital(text: str) -> str:
@@ -74,7 +78,7 @@ def _capital(text: str) -> str:
 def _table(found: Alternatives) -> Markup:
     several = len({setup.device for setup in found.setups}) > 1
     most = max((max(setup.peak_bytes, setup.limit_bytes) for setup in found.setups), default=1)
-    names = ["Batch", "Computed in", "Optimizer", "Recomputed", *(["On"] if several else [])]
+    names = ["Batch", "Computed in", "Optimizer", "So that less is held", "Trains", *(["On"] if several else [])]
     headings = [*((name, "") for name in names), ("A sample", "number"), ("Step", "number"), ("Peak", "number")]
     headings += [("Held at the peak", ""), ("What to write", "")]
     return table(headings, (_row(setup, several, most) for setup in found.setups), "Ways to run a training step")
@@ -91,7 +95,8 @@ def _row(setup: TrainingSetup, several: bool, most: int) -> Markup:
         cell(setup.batch_words.replace("x", "×")),
         cell(dtype),
         cell(setup.optimizer),
-        cell(_planned(setup)),
+        cell(setup.pass_words),
+        cell(setup.changes or "the same"),
         cell(setup.device) if several else "",
         number(format_time_ns(round(setup.time_per_sample_ns))),
         number(format_time_ns(setup.step_time_ns)),
@@ -100,12 +105,6 @@ def _row(setup: TrainingSetup, several: bool, most: int) -> Markup:
         cell(element("details", element("summary", "code"), element("pre", setup.code))),
         class_=None if setup.fits else "unfit",
     )
-
-
-def _planned(setup: TrainingSetup) -> str:
-    if not setup.planned:
-        return ""
-    return counted(setup.num_reruns, "op") if setup.num_reruns else "none, reordered"
 
 
 def _pieces(setup: TrainingSetup, most: int) -> Iterator[Markup]:

@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from string import Template
 
-from placewright.analysis.alternatives import Alternatives
 from placewright.analysis.frontier import Frontier, Rival
-from placewright.report.alternatives import alternatives_html, alternatives_section
 from placewright.report.markup import Markup, cell, element, escaped, figure, joined, number, page, table
 from placewright.support.files import write_atomically
 from placewright.support.quantities import format_bytes, format_time_ns
@@ -18,13 +16,12 @@ _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 920.0, 380.0, 80.0, 40.0, 18.0, 
 _NUM_TICKS = 5
 
 
-def write_frontier_report(found: Frontier | Alternatives, path: str | Path) -> None:
+def write_frontier_report(found: Frontier, path: str | Path) -> None:
     """Write the page: one HTML file that loads nothing over the network.
 
     Raises InputError when the file cannot be written.
     """
-    text = alternatives_html(found) if isinstance(found, Alternatives) else frontier_html(found)
-    write_atomically(path, text.encode("utf-8", "replace"))
+    write_atomically(path, frontier_html(found).encode("utf-8", "replace"))
 
 
 def frontier_html(found: Frontier) -> str:
@@ -38,7 +35,6 @@ def frontier_html(found: Frontier) -> str:
         chart=_chart(found),
         points=_points(found),
         rivals=_rivals(found),
-        alternatives="" if found.alternatives is None else alternatives_section(found.alternatives),
     )
 
 

@@ -9,7 +9,6 @@ from rich.console import RenderableType
 from placewright.analysis.frontier import Frontier
 from placewright.support.errors import printable
 from placewright.support.quantities import change, format_bytes, format_time_ns, proven_change, shortened
-from placewright.terminal.alternatives_table import alternatives_table
 from placewright.terminal.tables import heading, line, table
 
 
@@ -27,9 +26,6 @@ def frontier_table(found: Frontier, written: Mapping[str, str] | None = None) ->
     yield table(
         ["~without a plan", "peak", "step time", "more time", "ops run again", "plan within it"], _rivals(found)
     )
-    if found.alternatives is not None:
-        yield ""
-        yield from alternatives_table(found.alternatives, basis=False)
     if written:
         yield printable(f"wrote {', '.join(f'{what} {path}' for path, what in written.items())}")
 
