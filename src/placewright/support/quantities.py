@@ -3,9 +3,11 @@ other text for tables."""
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from fractions import Fraction
+from typing import Literal
 
 from placewright.support.errors import InputError, printable, shown
 
@@ -97,6 +99,17 @@ def limit_text(size_bytes: int) -> str:
 def format_time_ns(time_ns: int) -> str:
     """A time with three significant digits: "750 ns", "12.4 ms", "16.7 min"."""
     return _climb(time_ns, _TIME_LADDER)
+
+
+def round_marks(low: int, high: int, most: int, *, kind: Literal["bytes", "time"]) -> list[tuple[float, str]]:
+    """At most so many round values from low to high, for an axis, in one unit: 17 GiB, 17.5 GiB and so on."""
+    ladder = _BYTES_LADDER if kind == "bytes" else _TIME_LADDER
+    unit, name = next(((unit, name) for unit, name in reversed(ladder) if unit <= high), ladder[0])
+    power = 10.0 ** math.floor(math.log10(max(high - low, 1) / unit / most))
+    step = next(power * factor for factor in (1, 2, 5, 10, 20) if power * factor * most >= (high - low) / unit)
+    decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+    first, last = math.ceil(low / unit / step - 1e-9), math.floor(high / unit / step + 1e-9)
+    return [(index * step * unit, f"{index * step:.{decimals}f} {name}") for index in range(first, last + 1)]
 
 
 def _split(text: str, what: str, example: str) -> tuple[Decimal, str]:

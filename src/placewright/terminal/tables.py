@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 
 from rich.console import Console, RenderableType
@@ -18,6 +18,8 @@ MIN_COLUMNS = 60
 _UNBOUNDED = 10_000
 #: Between two columns.
 _GAP = 2
+#: Of a column that goes on in the next line.
+_LEAST = 12
 #: What the names of columns begin with that are text.
 _LEFT = ("<", "~")
 
@@ -70,24 +72,56 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Table:
     The row of column names is left out when all are empty.
     """
     cells = [[printable(each) if isinstance(each, str) else each for each in row] for row in rows]
-    names = _names(columns, cells)
-    grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim", show_header=any(names))
-    for column, name in zip(columns, names, strict=True):
+    return _grid(columns, _names(columns, cells), cells)
+
+
+def parted_table(columns: Sequence[str], parts: Iterable[tuple[str, Sequence[Sequence[str]]]]) -> Iterator[Table | Text]:
+    """A table whose rows are in parts, each under what it is called; of one width."""
+    shown = [(name, [[printable(cell) for cell in row] for row in rows]) for name, rows in parts if rows]
+    every = [row for _, rows in shown for row in rows]
+    names = _names(columns, every)
+    widths = [_widest([*name.split("\n"), *cells]) for name, *cells in zip(names, *every, strict=True)]
+    over = sum(widths) + _GAP * (len(widths) - 1) - width()
+    wrapped = [index for index, column in enumerate(columns) if column.startswith("~")]
+    if wrapped and over > 0:
+        widths[wrapped[0]] = max(_LEAST, widths[wrapped[0]] - over)
+    for number, (name, rows) in enumerate(shown):
+        if name:
+            yield line(name, "dim")
+        yield _grid(columns, names, rows, widths, is_named=number == 0)
+
+
+def _grid(
+    columns: Sequence[str],
+    names: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    widths: Sequence[int] | None = None,
+    *,
+    is_named: bool = True,
+) -> Table:
+    shown = is_named and any(names)
+    grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim", show_header=shown)
+    for index, (column, name) in enumerate(zip(columns, names, strict=True)):
         left = column[:1] in _LEFT
-        grid.add_column(name, justify="left" if left else "right", no_wrap=not left)
-    for row in cells:
-        shown = zip(columns, row, strict=True)
-        grid.add_row(*(cell if column[:1] == "~" else _on_one_line(cell) for column, cell in shown))
+        own = None if widths is None else widths[index]
+        grid.add_column(name, justify="left" if left else "right", no_wrap=not left, width=own)
+    for row in rows:
+        pairs = zip(columns, row, strict=True)
+        grid.add_row(*(Text(str(cell)) if column[:1] == "~" else _on_one_line(cell) for column, cell in pairs))
     return grid
 
 
 def _names(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
     names = [name[name[:1] in _LEFT :] for name in columns]
-    widest = [max(map(len, cells), default=0) for cells in zip(*rows, strict=True)] or [0] * len(names)
+    widest = [_widest(cells) for cells in zip(*rows, strict=True)] or [0] * len(names)
     needed = sum(max(cells, len(name)) for cells, name in zip(widest, names, strict=True)) + _GAP * (len(names) - 1)
     if needed <= width() or not any(names):
         return names
     return [_on_two_lines(name, cells) for cells, name in zip(widest, names, strict=True)]
+
+
+def _widest(cells: Iterable[Cell]) -> int:
+    return max(map(len, cells), default=0)
 
 
 def _on_two_lines(name: str, room: int) -> str:
