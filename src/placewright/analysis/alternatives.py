@@ -229,9 +229,7 @@ def answer_words(found: Alternatives) -> str:
     if best.fits:
         return f"none {tried} fits that trains the same; fastest of the others: {best.words}{where}: {best.time_words}"
     missing = format_bytes(best.peak_bytes - best.limit_bytes)
-    return (
-        f"none {tried} fits in {format_bytes(best.limit_bytes)}; nearest: {best.words}{where}: {missing} over"
-    )
+    return f"none {tried} fits in {format_bytes(best.limit_bytes)}; nearest: {best.words}{where}: {missing} over"
 
 
 def changed(found: Alternatives) -> TrainingSetup | None:

@@ -331,7 +331,7 @@ def _labels(machine: Machine, work: Numbers) -> list[str]:
 
 
 def _fits(machine: Machine, labels: Sequence[str], work: Numbers, peak: int, bound: int) -> tuple[MemoryFit, ...]:
-    """One line per sort of device of the machine and per memory size of the presets, in whole GiB. work: int64 [num_devices]."""
+    """One line per sort of device of the machine and per GiB of memory of the presets. work: int64 [num_devices]."""
     own = dict(zip(labels, map(int, work), strict=True))
     sizes = {label: device.memory_bytes for label, device in zip(labels, machine.devices, strict=True)}
     known = sorted((p.device for p in list_presets() if p.device.memory_bytes), key=lambda d: d.memory_bytes or 0)

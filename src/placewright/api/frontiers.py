@@ -177,8 +177,10 @@ class _Searches:
         return self.interrupted is not None and self.interrupted()
 
     def least_time(self, limit: int) -> int:
-        """What every plan within it takes, proven. It may be below what the captured order takes without one: where a
-        host launches ops, another order can take less."""
+        """What every plan within it takes, proven.
+
+        It may be below what the captured order takes: where a host launches ops, another order can take less.
+        """
         return bound_of_reruns(self.limited(limit), fits=True, host=self.host).value
 
     @cached_property
@@ -226,9 +228,7 @@ def _found(searches: _Searches, rivals: Sequence[tuple[str, _Runs]]) -> Frontier
     )
 
 
-def _searched(
-    searches: _Searches, least: int, once: _Runs, rivals: Sequence[tuple[str, _Runs]]
-) -> Iterator[_Runs]:
+def _searched(searches: _Searches, least: int, once: _Runs, rivals: Sequence[tuple[str, _Runs]]) -> Iterator[_Runs]:
     """Searches for the peaks of rivals, for the smallest limit, and for those from there to the peak."""
     peak = smallest = once.metrics.peak_memory_bytes
     others = {each.metrics.peak_memory_bytes for _, each in rivals}
@@ -311,8 +311,10 @@ def _rivals(
     captured: bool,
     accumulated: bool,
 ) -> Iterator[tuple[str, _Runs]]:
-    """What people do without a plan. captured: where the module is at hand, also what needs more captures of it;
-    accumulated: with those of smaller batches."""
+    """What people do without a plan.
+
+    captured: where the module is at hand, also what needs more captures of it; accumulated: with smaller batches.
+    """
     yield from _blockings(problem)
     if captured and is_torch_module(model) and len(problem.graph.ops) <= _MOST_OPS:
         show("capturing what torch.compile would compute again")

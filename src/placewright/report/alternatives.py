@@ -21,6 +21,8 @@ from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 #: Of the limits, what the bars have room for: what needs more is cut, and says how much it is.
 _ROOM = 1.6
+#: Of each group as many are shown at once.
+_MAX_WAYS = 8
 #: What a peak is made of: the class of its part of the bar, what it is called, and the field.
 _PARTS = (
     ("held-parameters", "parameters", "parameter_bytes"),
@@ -116,7 +118,10 @@ def _bars(found: Alternatives) -> Iterator[Markup]:
 
 
 def _group(heading: str, setups: Sequence[TrainingSetup], several: bool, most: int) -> Markup:
-    return joined([element("h3", heading), *(_way(setup, several, most) for setup in setups)])
+    ways = [_way(setup, several, most) for setup in setups]
+    more = ways[_MAX_WAYS:]
+    hidden = [element("details", element("summary", f"{len(more)} more"), *more, class_="more")] if more else []
+    return joined([element("h3", heading), *ways[:_MAX_WAYS], *hidden])
 
 
 def _way(setup: TrainingSetup, several: bool, most: int) -> Markup:

@@ -95,9 +95,7 @@ def still_page(
         heading=heading,
         content=content,
         footer=footer,
-        keys=joined(
-            joined([element("dt", element("kbd", key)), element("dd", what)]) for key, what in keys.items()
-        ),
+        keys=joined(joined([element("dt", element("kbd", key)), element("dd", what)]) for key, what in keys.items()),
         script=in_closure("elements.js", "overflow.js", "theme.js", "still.js"),
     )
 

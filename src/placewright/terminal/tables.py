@@ -75,7 +75,9 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Table:
     return _grid(columns, _names(columns, cells), cells)
 
 
-def parted_table(columns: Sequence[str], parts: Iterable[tuple[str, Sequence[Sequence[str]]]]) -> Iterator[Table | Text]:
+def parted_table(
+    columns: Sequence[str], parts: Iterable[tuple[str, Sequence[Sequence[str]]]]
+) -> Iterator[Table | Text]:
     """A table whose rows are in parts, each under what it is called; of one width."""
     shown = [(name, [[printable(cell) for cell in row] for row in rows]) for name, rows in parts if rows]
     every = [row for _, rows in shown for row in rows]

@@ -20,7 +20,10 @@ def policies(as_json: Json = False) -> int:
         print_json({"schema_version": 1, "policies": [asdict(policy) for policy in found]})
         return 0
     rows = [
-        [policy.name, policy.objective, f"{policy.num_devices}", policy.solvers, signed_percent(policy.improvement_percent / 100, 2)]
+        [
+            *(policy.name, policy.objective, f"{policy.num_devices}", policy.solvers),
+            signed_percent(policy.improvement_percent / 100, 2),
+        ]
         for policy in found
     ]
     print_parts(table(["<policy", "<for", "devices", "<solvers", "vs brkga"], rows), "")

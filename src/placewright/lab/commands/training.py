@@ -13,6 +13,7 @@ from placewright.cli.exit_codes import INTERRUPTED, complain
 from placewright.cli.options import Plugins, Quiet, RayAddress
 from placewright.cli.printing import emit
 from placewright.support.errors import InputError, did_you_mean
+from placewright.support.quantities import signed_percent
 
 if TYPE_CHECKING:
     from placewright.lab.learning.training import TrainingConfiguration
