@@ -95,7 +95,7 @@ def test_an_example_fits_into_less_than_checkpointed_blocks_take(placewright: Pl
     )
     everything, *blocks = found["rivals"]
     assert everything["num_reruns"] == 0
-    assert [block["name"] for block in blocks] == [f"{count} blocks checkpointed" for count in (26, 13, 6, 3)]
+    assert [block["name"] for block in blocks] == [f"{count} blocks checkpointed" for count in (21, 10, 5, 2)]
     for block in blocks:
         # As frameworks do it, a step takes about a third longer, since forward runs twice.
         assert 0.25 < block["extra_time"] < 0.4

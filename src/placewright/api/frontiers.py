@@ -326,7 +326,7 @@ def _rivals(
 
 def _blockings(problem: Problem) -> Iterator[tuple[str, _Runs]]:
     """Block checkpointing with fewer and fewer blocks."""
-    blocks = module_blocks(problem.graph)
+    blocks = list(module_blocks(problem.graph).values())
     counts = [count for halvings in range(_NUM_BLOCKINGS) if (count := len(blocks) >> halvings) > 1]
     for count in counts:
         reruns = checkpointed(problem, merged(blocks, count))

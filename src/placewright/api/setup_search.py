@@ -29,8 +29,8 @@ from placewright.machine import Machine
 from placewright.machines.host import HostMemory
 from placewright.problem import Problem, make_problem
 from placewright.problem.objective import Metrics
-from placewright.rematerialization.blocks import checkpointed, module_blocks, repeated_module
-from placewright.rematerialization.proofs import some_may_move, some_may_run_again
+from placewright.rematerialization.blocks import checkpointed, module_blocks, with_inputs_held
+from placewright.rematerialization.proofs import no_runs_fit, some_may_move, some_may_run_again
 from placewright.rematerialization.solve import (
     in_order,
     in_other_order,
@@ -107,7 +107,14 @@ class Way:
 
     @cached_property
     def passes(self) -> ForwardBackward:
-        return in_eager(self.for_plans, on_cpu=self.place.is_cpu, parts=self.accumulation)
+        return in_eager(self.for_plans, on_cpu=self.place.is_cpu)
+
+    @property
+    def other_parts_bytes(self) -> int:
+        """What a loop holds of the batch beside the part of a pass."""
+        graph = self.for_plans.graph
+        given = (graph.tensors[tensor] for op in graph.ops if op.kind == "input" for tensor in op.outputs)
+        return (self.accumulation - 1) * sum(tensor.size_bytes for tensor in given)
 
     @property
     def autocast_on(self) -> str:
@@ -123,7 +130,8 @@ class Way:
 
     def limited(self, graph: Graph) -> Problem:
         """Of a graph within the limit."""
-        return replace(make_problem(graph, self.place.machine), memory_limits_bytes=(self.place.limit_bytes,))
+        limit = max(0, self.place.limit_bytes - self.other_parts_bytes)
+        return replace(make_problem(graph, self.place.machine), memory_limits_bytes=(limit,))
 
     @cached_property
     def _pass_times(self) -> tuple[int, int]:
@@ -331,7 +339,7 @@ class SetupSearch:
         one = way.problem(way.for_plans, way.place.fused)
         host = way.place.host if way.accumulation == 1 else None
         host = host if some_may_move(one, self.keep, host) else None
-        if least_limit(one, host)[0] > way.place.limit_bytes:
+        if no_runs_fit(one, host):
             return None
         if host is None and not some_may_run_again(one, self.keep):
             return None
@@ -398,21 +406,21 @@ class SetupSearch:
 
 
 def _without_a_plan(problem: Problem, plain: Metrics) -> Iterator[Runs]:
-    """As PyTorch runs it, and with its blocks checkpointed as people write it."""
+    """As PyTorch runs it, and with its blocks checkpointed as people write it, where that needs less."""
     graph = problem.graph
     yield Runs(graph=graph, metrics=plain)
     blocks = module_blocks(graph)
-    if len(blocks) > 1:
-        reruns = checkpointed(problem, blocks)
-        again = with_reruns(problem, reruns)
-        names = tuple(repeated_module(graph.ops[block[0]].module) for block in blocks)
-        yield Runs(graph=again.graph, metrics=measure(again, in_order(again)), blocks=names, num_reruns=len(reruns))
+    if len(blocks) > 1 and (reruns := checkpointed(problem, list(blocks.values()))):
+        again = with_inputs_held(with_reruns(problem, reruns), graph, list(blocks.values()))
+        metrics = measure(again, in_order(again))
+        if metrics.peak_memory_bytes < plain.peak_memory_bytes:
+            yield Runs(graph=again.graph, metrics=metrics, blocks=tuple(blocks), num_reruns=len(reruns))
 
 
 def _setup(way: Way, optimizer: OwnOptimizer, runs: Runs, plain: Metrics) -> TrainingSetup:
-    limit, peak = way.place.limit_bytes, runs.metrics.peak_memory_bytes
+    limit, peak = way.place.limit_bytes, runs.metrics.peak_memory_bytes + way.other_parts_bytes
     step_time_ns = way.step_time_ns(runs, plain)
-    sizes = _held(runs, way)
+    sizes = _held(runs, way, peak)
     return TrainingSetup(
         batch=way.batch,
         accumulation=way.accumulation,
@@ -431,7 +439,7 @@ def _setup(way: Way, optimizer: OwnOptimizer, runs: Runs, plain: Metrics) -> Tra
         **sizes,
         step_time_ns=step_time_ns,
         time_per_sample_ns=step_time_ns / (way.batch * way.accumulation),
-        code="\n".join(_code(way, optimizer, runs, limit - sizes["optimizer_bytes"])),
+        code="\n".join(_code(way, optimizer, runs, limit - sizes["optimizer_bytes"] - way.other_parts_bytes)),
     )
 
 
@@ -446,9 +454,9 @@ def _code(way: Way, optimizer: OwnOptimizer, runs: Runs, without_states: int) ->
         yield from planned_step(way.accumulation, without_states, with_optimizer=False)
 
 
-def _held(runs: Runs, way: Way) -> dict[str, int]:
+def _held(runs: Runs, way: Way, peak: int) -> dict[str, int]:
     """What the peak is made of; what is moved to the host is held elsewhere meanwhile."""
-    graph, peak = runs.graph, runs.metrics.peak_memory_bytes
+    graph = runs.graph
     sizes = _resident(graph, way)
     # Each op of the optimizer reads a parameter, then the sum of its gradients.
     sums = {graph.base_of[op.inputs[1]] for op in graph.ops if op.kind == "optimizer"}

@@ -80,19 +80,15 @@ def last_pass(passes: ForwardBackward, optimizer: StepOptimizer | None, stepping
     return step.done(optimizer, stepping)
 
 
-def in_eager(passes: ForwardBackward, *, on_cpu: bool, parts: int = 1) -> ForwardBackward:
-    """The pass as a loop in eager PyTorch holds it: its inputs to the end, and with those of all other parts of the
-    batch; on CPUs masks of dropout as numbers of the dtype of what they are for, where GPUs have one byte each."""
+def in_eager(passes: ForwardBackward, *, on_cpu: bool) -> ForwardBackward:
+    """The pass as a loop in eager PyTorch holds it: its inputs to the end; on CPUs masks of dropout as numbers of the
+    dtype of what they are for, where GPUs have one byte each."""
     graph = passes.graph
     tensors = list(graph.tensors)
     for op in graph.ops:
         if op.kind == "input":
             (given,) = op.outputs
-            size = tensors[given].size_bytes
             tensors[given] = replace(tensors[given], is_output=True)
-            if parts > 1:
-                name = f"other parts of {tensors[given].name}"
-                tensors.append(Tensor(name=name, size_bytes=size * (parts - 1), role="constant"))
         if on_cpu and op.target == _DROPOUT and len(op.outputs) == 2:
             made, mask = (tensors[tensor] for tensor in op.outputs)
             tensors[op.outputs[1]] = replace(mask, dtype=made.dtype, size_bytes=made.size_bytes)
