@@ -18,6 +18,8 @@ MIN_COLUMNS = 60
 _UNBOUNDED = 10_000
 #: Between two columns.
 _GAP = 2
+#: To which names are shortened before those of columns stand on two lines.
+_CUT = 24
 #: Of a column that goes on in the next line.
 _LEAST = 12
 #: What the names of columns begin with that are text.
@@ -116,8 +118,9 @@ def _grid(
 def _names(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
     names = [name[name[:1] in _LEFT :] for name in columns]
     widest = [_widest(cells) for cells in zip(*rows, strict=True)] or [0] * len(names)
-    needed = sum(max(cells, len(name)) for cells, name in zip(widest, names, strict=True)) + _GAP * (len(names) - 1)
-    if needed <= width() or not any(names):
+    whole = [max(cells, len(name)) for cells, name in zip(widest, names, strict=True)]
+    needed = [min(each, _CUT) if column[:1] == "<" else each for column, each in zip(columns, whole, strict=True)]
+    if sum(needed) + _GAP * (len(needed) - 1) <= width() or not any(names):
         return names
     return [_on_two_lines(name, cells) for cells, name in zip(widest, names, strict=True)]
 
