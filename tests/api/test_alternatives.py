@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import placewright
-from placewright.analysis.alternatives import Alternatives, TrainingSetup, about_words, answer_words, changed, floor_words
+from placewright.analysis.alternatives import (
+    Alternatives,
+    TrainingSetup,
+    about_words,
+    answer_words,
+    changed,
+    floor_words,
+)
 from placewright.api.functions import as_machine
 from placewright.api.pass_captures import PassCaptures
 from placewright.api.training_setups import CONTEXT_BYTES

@@ -50,7 +50,9 @@ def test_blocks_are_the_repeated_modules() -> None:
 
 
 def test_a_layer_by_itself_is_a_part_of_the_block_that_holds_it() -> None:
-    ops = [replace(op, module=f"{'down' if place % 4 < 2 else 'up'}.{place}") for place, op in enumerate(two_blocks().ops)]
+    ops = [
+        replace(op, module=f"{'down' if place % 4 < 2 else 'up'}.{place}") for place, op in enumerate(two_blocks().ops)
+    ]
     assert module_blocks(replace(two_blocks(), ops=tuple(ops))) == {"down": (0, 1), "up": (2, 3)}
 
 
@@ -78,7 +80,11 @@ def test_checkpointed_steps_compute_the_same(seed: int, depth: int, size: int) -
     graph = training_step(seed, depth)
     backward = next((place for place, op in enumerate(graph.ops) if op.kind == "reduction"), len(graph.ops))
     ops = tuple(
-        replace(op, phase="forward" if place < backward else "backward", module=f"net.{place // size}.linear" if place else "")
+        replace(
+            op,
+            phase="forward" if place < backward else "backward",
+            module=f"net.{place // size}.linear" if place else "",
+        )
         for place, op in enumerate(graph.ops)
     )
     graph = replace(graph, ops=ops)

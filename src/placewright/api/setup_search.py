@@ -85,7 +85,6 @@ class Place:
         """The user's optimizer in as little memory as it can step in."""
         return next(each for each in self.optimizers if each.stepping == "fused" and not each.changes)
 
-
     def optimizers_of(self, trained: Trained) -> list[OwnOptimizer]:
         """Those that are tried with what is trained. Adapters have small states whatever steps them."""
         if trained == "own":

@@ -108,7 +108,9 @@ def _of_block(
         if graph.ops[reader].phase != "forward"
     ]
     # What the block hands on is held for those who read it, and still made again for the block's own backward.
-    before = min((reader for reader, _ in asked if _repeated(graph.ops[reader].module) in modules), default=len(graph.ops))
+    before = min(
+        (reader for reader, _ in asked if _repeated(graph.ops[reader].module) in modules), default=len(graph.ops)
+    )
     wanted = {tensor for tensor in made if any(reader >= before for reader in readers.get(tensor, ()))}
     for op in reversed(block):
         if wanted.intersection(_made(graph, op)):

@@ -79,7 +79,7 @@ def _figures(found: Alternatives, best: TrainingSetup) -> Iterator[Markup]:
         yield figure("Its peak", format_bytes(best.peak_bytes), limit)
     else:
         over = format_bytes(best.peak_bytes - best.limit_bytes)
-        yield figure(f"{_capital(sentence)}; nearest", f"{over} too much", best.words, kind="figure main bad")
+        yield figure(_capital(sentence), f"{over} too much", best.words, kind="figure main bad")
         yield figure("Its peak", format_bytes(best.peak_bytes), limit)
     now = next((each for each in found.setups if _is_unchanged(found, each)), None)
     if now is not None and now is not best:
