@@ -1,7 +1,5 @@
 """The small parts of the command line: texts, progress, interruption."""
 
-import os
-import signal
 from functools import partial
 
 import pytest

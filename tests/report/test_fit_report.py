@@ -1,4 +1,4 @@
-"""The pages of `fit`: what to write stands first, nothing is wider than the window, buttons and keys do what they say."""
+"""The pages of `fit`: what to write stands first, nothing is wider than the window, buttons and keys work."""
 
 from __future__ import annotations
 
@@ -118,9 +118,7 @@ def open_still(browser: Any, text: str, folder: Path, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("width", [390, 800, 1280])
-def test_no_page_of_fit_is_wider_than_its_window(
-    browser: Any, found: Alternatives, tmp_path: Path, width: int
-) -> None:
+def test_no_page_of_fit_is_wider_than_its_window(browser: Any, found: Alternatives, tmp_path: Path, width: int) -> None:
     frontier = placewright.frontier(training_step(5, 8), "p100@graphs", evaluations=20).facts
     for text in (alternatives_html(found), frontier_html(frontier)):
         page = open_still(browser, text, tmp_path, viewport={"width": width, "height": 844})

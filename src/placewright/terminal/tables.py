@@ -122,7 +122,8 @@ def _names(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
     needed = [min(each, _CUT) if column[:1] == "<" else each for column, each in zip(columns, whole, strict=True)]
     if sum(needed) + _GAP * (len(needed) - 1) <= width() or not any(names):
         return names
-    return [_on_two_lines(name, cells) for cells, name in zip(widest, names, strict=True)]
+    broken = [_on_two_lines(name, cells) for cells, name in zip(widest, names, strict=True)]
+    return broken if any(not name.startswith("\n") for name in broken) else names
 
 
 def _widest(cells: Iterable[Cell]) -> int:
