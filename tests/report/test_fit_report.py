@@ -31,7 +31,6 @@ def setup(batch: int, peak: float, *, changes: str = "", reruns: int = 0) -> Tra
         num_checkpointed=0,
         planned=reruns > 0,
         num_reruns=reruns,
-        num_moves=reruns,
         device="rtx3090",
         limit_bytes=24 * GIB,
         fits=peak <= 24,
@@ -78,7 +77,17 @@ def found() -> Alternatives:
 
 def test_what_to_write_stands_first_and_what_was_not_tried_is_one_sentence(found: Alternatives) -> None:
     text = alternatives_html(found)
-    places = [text.index(each) for each in ("83.3 ms a sample", "# batch 12\n", "What each holds", "Not tried: ")]
+    places = [
+        text.index(each)
+        for each in (
+            "83.3 ms a sample",
+            "# batch 12\n",
+            "With 8 samples",
+            "# batch 4\n",
+            "What each holds",
+            "Not tried: ",
+        )
+    ]
     assert places == sorted(places)
     assert text.count("Not tried") == text.count("there was no time for it") == 1
     # Eight of a group are shown at once.

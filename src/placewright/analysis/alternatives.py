@@ -29,10 +29,9 @@ class TrainingSetup:
     num_checkpointed
         How many blocks are checkpointed.
     planned
-        Whether a plan for the limit runs each pass: with ops that run again, tensors that are moved to the host and
-        back, or each op once in another order.
-    num_reruns, num_moves
-        How many ops run again, and how many tensors are moved, in one pass of a plan.
+        Whether a plan for the limit runs each pass: with ops that run again, or each op once in another order.
+    num_reruns
+        How many ops run again in one pass.
     device
         Its kind; where several of the machine have the same, its name.
     limit_bytes
@@ -66,7 +65,6 @@ class TrainingSetup:
     num_checkpointed: int
     planned: bool
     num_reruns: int
-    num_moves: int
     device: str
     limit_bytes: int
     fits: bool
@@ -99,11 +97,8 @@ class TrainingSetup:
             return f"{self.num_checkpointed} blocks checkpointed"
         if not self.planned:
             return ""
-        parts = [
-            *([f"{counted(self.num_reruns, 'op')} run again"] if self.num_reruns else []),
-            *([f"{counted(self.num_moves, 'tensor')} moved"] if self.num_moves else []),
-        ]
-        return f"planned: {' and '.join(parts) if parts else 'in another order'}"
+        again = f"{counted(self.num_reruns, 'op')} run again" if self.num_reruns else "in another order"
+        return f"planned: {again}"
 
     @property
     def time_words(self) -> str:
@@ -114,7 +109,7 @@ class TrainingSetup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Floor:
-    """The least memory in which one pass of the batch can be run, whatever runs again or is moved: proven.
+    """The least memory in which one pass of the batch can be run, whatever runs again: proven.
 
     Attributes
     ----------
@@ -230,6 +225,19 @@ def answer_words(found: Alternatives) -> str:
         return f"none {tried} fits that trains the same; fastest of the others: {best.words}{where}: {best.time_words}"
     missing = format_bytes(best.peak_bytes - best.limit_bytes)
     return f"none {tried} fits in {format_bytes(best.limit_bytes)}; nearest: {best.words}{where}: {missing} over"
+
+
+def as_given(found: Alternatives) -> TrainingSetup | None:
+    """The fastest that fits and trains the same, with as many samples in a step as were given; None where that is the
+    best of all, or nothing of it fits."""
+    own = (each for each in found.setups if each.batch * each.accumulation == found.samples)
+    best = next((each for each in own if each.fits and not each.changes), None)
+    return None if best is found.setups[0] else best
+
+
+def as_given_words(found: Alternatives, setup: TrainingSetup) -> str:
+    """That one, in one line."""
+    return f"with {counted(found.samples, 'sample')} in a step: {setup.words}{_where(found, setup)}: {setup.time_words}"
 
 
 def changed(found: Alternatives) -> TrainingSetup | None:

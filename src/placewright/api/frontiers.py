@@ -15,8 +15,8 @@ from placewright.analysis.basis import basis_words
 from placewright.analysis.frontier import Frontier, FrontierPoint, Rival
 from placewright.api.arguments import globs, whole_number
 from placewright.api.functions import as_graph, as_machine
-from placewright.api.questions import Answer, answer
 from placewright.api.pass_captures import PassCaptures, is_torch_module
+from placewright.api.questions import Answer, answer
 from placewright.bounds import least_limit
 from placewright.costs import count_sources
 from placewright.costs.measured import with_workspaces

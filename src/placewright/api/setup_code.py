@@ -9,8 +9,10 @@ from placewright.api.step_optimizers import OwnOptimizer
 
 
 def prepared(trained: Trained, blocks: Sequence[str], autocast: str, optimizer: OwnOptimizer) -> Iterator[str]:
-    """What comes before the first step. blocks: names of modules that are checkpointed. autocast: the device whose
-    rules it has; empty without."""
+    """What comes before the first step.
+
+    blocks: names of modules that are checkpointed. autocast: the device whose rules it has; empty without.
+    """
     if trained == "bfloat16":
         yield "model = model.to(torch.bfloat16)"
         yield "batch = tuple(each.bfloat16() if each.is_floating_point() else each for each in batch)"

@@ -26,11 +26,10 @@ from placewright.importers.forward_backward import (
     training_step,
 )
 from placewright.machine import Machine
-from placewright.machines.host import HostMemory
 from placewright.problem import Problem, make_problem
 from placewright.problem.objective import Metrics
 from placewright.rematerialization.blocks import checkpointed, module_blocks, with_inputs_held
-from placewright.rematerialization.proofs import no_runs_fit, some_may_move, some_may_run_again
+from placewright.rematerialization.proofs import no_runs_fit, some_may_run_again
 from placewright.rematerialization.solve import (
     in_order,
     in_other_order,
@@ -66,13 +65,12 @@ _CHANGES = {
 class Place:
     """A device that is looked at. machine: of it alone. name: its kind, or where several have the same, its own.
 
-    host: where tensors can be moved to. optimizers: that are tried there, the user's first.
+    optimizers: that are tried there, the user's first.
     """
 
     machine: Machine
     limit_bytes: int
     name: str
-    host: HostMemory | None
     optimizers: tuple[OwnOptimizer, ...]
 
     @property
@@ -94,7 +92,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Way:
-    """What is common to setups of one capture. passes: as PyTorch holds it in eager; for_plans: as plans hold it."""
+    """What is common to setups of one capture. for_plans: the passes as plans hold them."""
 
     place: Place
     for_plans: ForwardBackward
@@ -106,6 +104,7 @@ class Way:
 
     @cached_property
     def passes(self) -> ForwardBackward:
+        """As PyTorch holds it in eager."""
         return in_eager(self.for_plans, on_cpu=self.place.is_cpu)
 
     @property
@@ -158,7 +157,6 @@ class Runs:
     blocks: tuple[str, ...] = ()
     is_planned: bool = False
     num_reruns: int = 0
-    num_moves: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -172,8 +170,11 @@ class _Tried:
 
 @dataclass(kw_only=True)
 class SetupSearch:
-    """Setups tried one by one. until: when no other capture or search is begun. tried: ways without a plan, with the
-    user's optimizer. planned: of those, for which a plan has been searched. longest: seconds that a capture took."""
+    """Setups tried one by one.
+
+    until: the processor time from which on no other capture or search is begun. tried: ways without a plan, with the
+    user's optimizer. planned: of those, for which a plan has been searched. longest: seconds that a capture took.
+    """
 
     captures: PassCaptures
     places: Sequence[Place]
@@ -193,11 +194,11 @@ class SetupSearch:
 
     def as_it_is(self) -> list[TrainingSetup]:
         """The step as it is, and what is tried of it at once. Raises InputError where it cannot be captured."""
-        started = time.perf_counter()
+        started = time.process_time()
         self._tell("the step as it is")
         for way in self._ways("own", autocast=False, batches=[(self.captures.samples, 1)]):
             self._try(way)
-        self.longest = time.perf_counter() - started
+        self.longest = time.process_time() - started
         return self.setups
 
     def everything(self, machine: Machine, reserved: int) -> Alternatives:
@@ -223,19 +224,30 @@ class SetupSearch:
 
     def _others(self) -> None:
         """What one capture each is for, the likely ones first; plans where they can be the fastest."""
-        own, samples = self.captures.dtype, self.captures.samples
-        if own == "float32":
-            # However long a capture takes, this one is what most people need.
-            needed, self.longest = self.longest, 0.0
-            self._stage("bfloat16 autocast", "own", autocast=True, batches=[(samples, 1), *self._other_batches()])
-            self.longest = needed
-            self._plans()
-            # Tensor cores gain more than another batch in float32 does.
+        # Where parameters and states are too much, nothing that trains the same fits.
+        hopeless = all(
+            each.parameter_bytes + each.optimizer_bytes > each.limit_bytes for each in self.setups if not each.changes
+        )
+        if hopeless:
             self._changed()
+        if self.captures.dtype == "float32":
+            self._autocast()
+            # Tensor cores gain more than another batch in float32 does.
+            if not hopeless:
+                self._changed()
             self._own_batches()
         else:
             self._own_batches()
-            self._changed()
+            if not hopeless:
+                self._changed()
+
+    def _autocast(self) -> None:
+        # However long a capture takes, this one is what most people need.
+        needed, self.longest = self.longest, 0.0
+        batches = [(self.captures.samples, 1), *self._other_batches()]
+        self._stage("bfloat16 autocast", "own", autocast=True, batches=batches)
+        self.longest = needed
+        self._plans()
 
     def _own_batches(self) -> None:
         own = self.captures.dtype
@@ -275,7 +287,7 @@ class SetupSearch:
             self.on_stage(f"{counted(len(self.setups), 'way')} tried; capturing {captured}")
 
     def _no_time(self, needed: float = 0.0) -> bool:
-        return time.perf_counter() + needed > self.until or bool(self.interrupted and self.interrupted())
+        return time.process_time() + needed > self.until or bool(self.interrupted and self.interrupted())
 
     def _ways(self, trained: Trained, *, autocast: bool, batches: Sequence[tuple[int, int]]) -> Iterator[Way]:
         for place in self.places:
@@ -330,17 +342,14 @@ class SetupSearch:
         return min(times, default=float("inf"))
 
     def _planned(self, way: Way) -> Runs | None:
-        """The last pass with ops that run again or tensors that are moved, or in another order.
+        """The last pass with ops that run again, or in another order.
 
-        None where the search finds nothing to do, or the least that is needed is proven to be too much. What steps
-        behind several passes is not in the plan, so gradients are held until then.
+        Nothing is moved to the host, since `fit` moves nothing in a training step. None where the search finds nothing
+        to do, or the least that is needed is proven to be too much. What steps behind several passes is not in the
+        plan, so gradients are held until then.
         """
         one = way.problem(way.for_plans, way.place.fused)
-        host = way.place.host if way.accumulation == 1 else None
-        host = host if some_may_move(one, self.keep, host) else None
-        if no_runs_fit(one, host):
-            return None
-        if host is None and not some_may_run_again(one, self.keep):
+        if no_runs_fit(one, None) or not some_may_run_again(one, self.keep):
             return None
         run = SearchRun(
             Budget(evaluations=self.evaluations or max(12, rerun_evaluations(one) // 4)),
@@ -349,17 +358,12 @@ class SetupSearch:
             interrupted=self.interrupted,
         )
         orders = [order_of_least_memory(one)] if way.accumulation == 1 else []
-        again = rematerialize(one, run, self.keep, host, orders)
+        again = rematerialize(one, run, self.keep, orders=orders)
         order = ops_of(again.result.solution.order)
-        if not again.reruns and not again.moves and bool((order == np.arange(len(order))).all()):
+        if not again.reruns and bool((order == np.arange(len(order))).all()):
             return None
-        return Runs(
-            graph=in_other_order(again.problem, order).graph,
-            metrics=again.result.metrics,
-            is_planned=True,
-            num_reruns=len(again.reruns),
-            num_moves=len(again.moves),
-        )
+        graph = in_other_order(again.problem, order).graph
+        return Runs(graph=graph, metrics=again.result.metrics, is_planned=True, num_reruns=len(again.reruns))
 
     def _floor(self, place: Place) -> Floor:
         """Of the step as it is, and what lowers it of what was tried."""
@@ -374,7 +378,7 @@ class SetupSearch:
             autocast=False,
         )
         problem = own.problem(own.for_plans, place.fused)
-        least, name = least_limit(problem, place.host)
+        least, name = least_limit(problem)
         sizes = _resident(problem.graph, own)
         (op,) = [each for each in problem.graph.ops if each.name == name]
         states = min(sizes["optimizer_bytes"], least)
@@ -398,7 +402,7 @@ class SetupSearch:
         for each in self.tried:
             way = each.way
             if way.place is place and way.batch * way.accumulation == self.captures.samples:
-                size = least_limit(way.problem(way.for_plans, place.fused), place.host)[0]
+                size = least_limit(way.problem(way.for_plans, place.fused))[0]
                 found[each.setup.words] = size
         fewest = sorted((size, words) for words, size in found.items() if size < least)
         yield from (f"{words}: {format_bytes(size)}" for size, words in fewest[:_MOST_LOWERED])
@@ -430,7 +434,6 @@ def _setup(way: Way, optimizer: OwnOptimizer, runs: Runs, plain: Metrics) -> Tra
         num_checkpointed=len(runs.blocks),
         planned=runs.is_planned,
         num_reruns=runs.num_reruns,
-        num_moves=runs.num_moves,
         device=way.place.name,
         limit_bytes=limit,
         fits=peak <= limit,
@@ -443,6 +446,7 @@ def _setup(way: Way, optimizer: OwnOptimizer, runs: Runs, plain: Metrics) -> Tra
 
 
 def _code(way: Way, optimizer: OwnOptimizer, runs: Runs, without_states: int) -> Iterator[str]:
+    yield f"# a batch of {counted(way.batch * way.accumulation, 'sample')}"
     yield from prepared(way.trained, runs.blocks, way.autocast_on, optimizer)
     if not runs.is_planned:
         yield from plain_step(way.accumulation)
@@ -454,7 +458,7 @@ def _code(way: Way, optimizer: OwnOptimizer, runs: Runs, without_states: int) ->
 
 
 def _held(runs: Runs, way: Way, peak: int) -> dict[str, int]:
-    """What the peak is made of; what is moved to the host is held elsewhere meanwhile."""
+    """What the peak is made of."""
     graph = runs.graph
     sizes = _resident(graph, way)
     # Each op of the optimizer reads a parameter, then the sum of its gradients.

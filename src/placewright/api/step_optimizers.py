@@ -57,10 +57,9 @@ _NAMED: Mapping[str, OwnOptimizer] = {
 
 
 def optimizers_to_try(optimizer: Any, *, on_cpu: bool, dtypes: Sequence[str]) -> list[OwnOptimizer]:
-    """The user's as it is, fused where it is not, and with 8-bit states where bitsandbytes has them. dtypes: of what is
-    trained.
+    """The user's as it is, fused where it is not, and with 8-bit states where bitsandbytes has them.
 
-    optimizer: a name, an optimizer, or None. Raises InputError for others.
+    optimizer: a name, an optimizer, or None. dtypes: of what is trained. Raises InputError for others.
     """
     is_named = optimizer is None or isinstance(optimizer, str)
     own = _named(optimizer or USUAL) if is_named else _made(optimizer, on_cpu=on_cpu)

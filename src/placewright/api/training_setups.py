@@ -17,7 +17,6 @@ from placewright.api.questions import Answer, answer
 from placewright.api.setup_search import Place, SetupSearch
 from placewright.api.step_optimizers import optimizers_to_try
 from placewright.machine import Device, Machine
-from placewright.machines.host import HostMemory
 from placewright.machines.topology import only
 from placewright.search.run.budget import UNLIMITED, Interrupted, OnProgress
 from placewright.support.errors import InputError, shown
@@ -51,7 +50,7 @@ def alternatives(
 
     Tried are the batch as it is, in 2, 4 and 8 passes whose gradients are accumulated, and smaller and larger ones; the
     module's own dtype and bfloat16 autocast; its blocks checkpointed; the optimizer as it is and fused; and, where it
-    could be the fastest and does not fit, a plan in which ops run again and tensors are moved to the host. What trains
+    could be the fastest and does not fit, a plan in which ops run again. What trains
     something else is ranked behind: states in 8 bits, weights in bfloat16, and low-rank adapters where peft is
     installed. All of it on every sort of device of the machine, and every step simulated whole.
 
@@ -72,11 +71,12 @@ def alternatives(
     memory_limit
         As `plan` takes it; by default what the devices have, less 0.6 GiB on GPUs for the context of CUDA.
     keep
-        Globs over names of ops or modules: these run once and stay where they are.
+        Globs over names of ops or modules: these run once.
     evaluations
         Budget of each search for a plan. By default a quarter of a second's worth.
     time_limit
-        Seconds in all, or text like "30s", after which no other is begun; `left_out` says which these are.
+        Seconds of processor time in all, or text like "30s", after which no other is begun; `left_out` says which
+        these are.
     seed
         Of all random choices.
     on_progress
@@ -102,7 +102,7 @@ def alternatives(
     """
     from placewright.terminal.alternatives_table import alternatives_table
 
-    began = time.perf_counter()
+    began = time.process_time()
     machine = as_machine(devices)
     captures = PassCaptures(model, args, kwargs or {}, loss)
     places, reserved = _places(machine, memory_limit, optimizer, captures)
@@ -178,7 +178,7 @@ def _places(machine: Machine, memory_limit: Any, optimizer: Any, captures: PassC
 
     Raises InputError for one whose memory is not known.
     """
-    host, limits = host_and_limits(memory_limit, machine)
+    limits = host_and_limits(memory_limit, machine)[1]
     seen: list[tuple[Device, int]] = []
     found: list[tuple[int, int]] = []
     reserved = 0
@@ -194,13 +194,12 @@ def _places(machine: Machine, memory_limit: Any, optimizer: Any, captures: PassC
         if (sort := (replace(device, name=""), limit)) not in seen:
             seen.append(sort)
             found.append((index, limit))
-    return list(_each_place(machine, found, host, optimizer, captures)), reserved
+    return list(_each_place(machine, found, optimizer, captures)), reserved
 
 
 def _each_place(
     machine: Machine,
     found: Sequence[tuple[int, int]],
-    host: HostMemory | None,
     optimizer: Any,
     captures: PassCaptures,
 ) -> Iterator[Place]:
@@ -211,6 +210,5 @@ def _each_place(
             machine=only(machine, index),
             limit_bytes=limit,
             name=device.kind if kinds.count(device.kind) == 1 else device.name,
-            host=None if host is None else host.beside(index),
             optimizers=tuple(optimizers_to_try(optimizer, on_cpu=device.is_cpu, dtypes=captures.trained_dtypes)),
         )

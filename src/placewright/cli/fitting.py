@@ -56,7 +56,7 @@ def fit(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """The fastest way to train a module within a device's memory, with the code; of a graph the limits."""
+    """The fastest way to train within a device's memory, with its code."""
     import placewright
     from placewright.api.functions import as_machine
     from placewright.api.pass_captures import is_torch_module
@@ -90,11 +90,15 @@ def fit(
             advised = {"--memory-limit": memory_limit, "--optimizer": optimizer, "--time-limit": time_limit}
             if is_advice:
                 _check_absent({"--measured": measured, "--dim": dim}, "tables of limits; add --limits")
-                own = {"memory_limit": memory_limit, "optimizer": optimizer, "time_limit": time_limit or "20s"}
+                own: dict[str, Any] = {
+                    "memory_limit": memory_limit,
+                    "optimizer": optimizer,
+                    "time_limit": time_limit or "20s",
+                }
                 tried = placewright.alternatives(module, machine, **own, **shared).facts
             else:
                 _check_absent(advised, "modules of PyTorch that FILE.py:FUNCTION makes, without --limits")
-                table = {"training": training, "measured": measured, "dims": parse_dims(dim)}
+                table: dict[str, Any] = {"training": training, "measured": measured, "dims": parse_dims(dim)}
                 frontier = placewright.frontier(module, machine, **table, **shared).facts
         written: dict[str, str] = {} if report is None else {str(report): "report"}
         if is_advice:

@@ -10,6 +10,8 @@ from placewright.analysis.alternatives import (
     TrainingSetup,
     about_words,
     answer_words,
+    as_given,
+    as_given_words,
     changed,
     changed_words,
     floor_words,
@@ -61,14 +63,15 @@ def alternatives_html(found: Alternatives) -> str:
 
 
 def _answer(found: Alternatives) -> Iterator[Markup]:
-    best, other = found.setups[0], changed(found)
+    best = found.setups[0]
     yield element("div", *_figures(found, best), class_="fit-figures")
     if best.fits:
         yield _code(best)
         yield element("p", "model returns the loss, and batch is the tuple of its arguments.", class_="muted note")
-    if other is not None:
-        yield element("p", f"{_capital(changed_words(found, other))}.", class_="other")
-        yield _code(other)
+    for setup, words in ((as_given(found), as_given_words), (changed(found), changed_words)):
+        if setup is not None:
+            yield element("p", f"{_capital(words(found, setup))}.", class_="other")
+            yield _code(setup)
 
 
 def _figures(found: Alternatives, best: TrainingSetup) -> Iterator[Markup]:

@@ -11,6 +11,8 @@ from placewright.analysis.alternatives import (
     TrainingSetup,
     about_words,
     answer_words,
+    as_given,
+    as_given_words,
     changed,
     changed_words,
     floor_words,
@@ -34,6 +36,9 @@ def alternatives_table(found: Alternatives, written: Mapping[str, str] | None = 
     if best.fits:
         yield from _code(best)
         yield line("`model` returns the loss, and `batch` is the tuple of its arguments", "dim")
+    if (own := as_given(found)) is not None:
+        yield line(as_given_words(found, own))
+        yield from _code(own)
     if other is not None:
         yield line(changed_words(found, other))
         yield from _code(other)
@@ -68,6 +73,8 @@ def _code(setup: TrainingSetup) -> Iterator[str]:
 def _notes(found: Alternatives, left: int) -> Iterator[str]:
     if left:
         yield f"{left} more; --json and --report have all"
+    if any(setup.planned for setup in found.setups):
+        yield "plans are made anew where they run, and count what kernels take there for themselves"
     if any(setup.autocast for setup in found.setups):
         yield "* under torch.autocast: parameters, gradients and states keep their dtype"
     if found.left_out:
