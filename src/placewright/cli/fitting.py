@@ -56,7 +56,7 @@ def fit(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """The fastest way to train within a device's memory, with its code."""
+    """The fastest way to train in a GPU's memory, as code."""
     import placewright
     from placewright.api.functions import as_machine
     from placewright.api.pass_captures import is_torch_module
