@@ -42,7 +42,7 @@ def test_the_first_lines_are_the_answer_and_its_code(placewright: Placewright, n
     assert any(line.split()[:3] == ["batch", "dtype", "optimizer"] for line in lines)
     text = page.read_text()
     assert "What to write" in text
-    assert text.count("<details>") == int(lines[0].split()[3])
+    assert text.count('<details class="way') == int(lines[0].split()[3])
     assert "http" not in text.replace("http-equiv", "")
 
 

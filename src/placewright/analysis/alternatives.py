@@ -295,3 +295,12 @@ def floor_words(floor: Floor) -> str:
 
 def _loss_words(floor: Floor) -> str:
     return ", the loss whole" if floor.kind in ("softmax", "softmax_backward") and "log_softmax" in floor.op else ""
+
+
+def left_out_words(found: Alternatives) -> list[str]:
+    """What was not tried, by reason: "weights in bfloat16, adapters alone: there was no time for it"."""
+    by_reason: dict[str, list[str]] = {}
+    for sentence in dict.fromkeys(found.left_out):
+        what, _, reason = sentence.partition(": ")
+        by_reason.setdefault(reason, []).append(what)
+    return [f"{'; '.join(filter(None, whats))}: {reason}" for reason, whats in by_reason.items()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -43,6 +43,7 @@ from placewright.search.run.budget import Budget, Interrupted, OnProgress
 from placewright.search.run.result import measure
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
+from placewright.support.interruption import until_interrupted
 from placewright.support.quantities import counted, format_bytes
 
 #: Passes that the batch is taken in, as far as they divide it, whose gradients are added up.
@@ -182,6 +183,7 @@ class SetupSearch:
     seed: int = 0
     until: float = 0.0
     on_progress: OnProgress | None = None
+    on_stage: Callable[[str], None] | None = None
     interrupted: Interrupted | None = None
     setups: list[TrainingSetup] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
@@ -193,6 +195,7 @@ class SetupSearch:
     def as_it_is(self) -> list[TrainingSetup]:
         """The step as it is, and what is tried of it at once. Raises InputError where it cannot be captured."""
         started = time.process_time()
+        self._tell("the step as it is")
         for way in self._ways("own", autocast=False, batches=[(self.captures.samples, 1)]):
             self._try(way)
         self.longest = time.process_time() - started
@@ -200,8 +203,11 @@ class SetupSearch:
 
     def everything(self, machine: Machine, reserved: int) -> Alternatives:
         """All that is found until the time is over."""
-        self.as_it_is()
-        self._others()
+        with until_interrupted(self.interrupted):
+            self.as_it_is()
+            self._others()
+        if not self.setups:
+            raise KeyboardInterrupt
         return Alternatives(
             schema_version=1,
             model=type(self.captures.model).__name__,
@@ -269,6 +275,7 @@ class SetupSearch:
         if self._no_time(self.longest):
             self.left_out.append(f"{words}: there was no time for it")
             return
+        self._tell(words)
         failed: dict[str, list[str]] = {}
         for batch, count in batches:
             try:
@@ -277,6 +284,10 @@ class SetupSearch:
             except InputError as error:
                 failed.setdefault(str(error), []).append(f"{batch} x {count}" if count > 1 else str(batch))
         self.left_out += [f"{words}, batch {', '.join(sizes)}: {error}" for error, sizes in failed.items()]
+
+    def _tell(self, captured: str) -> None:
+        if self.on_stage is not None:
+            self.on_stage(f"{counted(len(self.setups), 'way')} tried; capturing {captured}")
 
     def _no_time(self, needed: float = 0.0) -> bool:
         return time.process_time() + needed > self.until or bool(self.interrupted and self.interrupted())

@@ -43,6 +43,7 @@ def alternatives(
     time_limit: float | str = 20.0,
     seed: int = 0,
     on_progress: OnProgress | None = None,
+    on_stage: Callable[[str], None] | None = None,
     interrupted: Interrupted | None = None,
 ) -> Answer[Alternatives]:
     """Tell which ways to run a training step fit into a memory limit, and how long each takes for a sample.
@@ -80,6 +81,8 @@ def alternatives(
         Of all random choices.
     on_progress
         Called now and then with the best so far of a search.
+    on_stage
+        Called with words for what is captured now.
     interrupted
         Asked now and then; True ends the search with what it has.
 
@@ -111,6 +114,7 @@ def alternatives(
         seed=whole_number("seed", seed, 0, 2**64 - 1),
         until=began + (budget(None, time_limit, default_evaluations=1).seconds or 0),
         on_progress=on_progress,
+        on_stage=on_stage,
         interrupted=interrupted,
     )
     found = search.everything(machine, reserved)

@@ -56,23 +56,24 @@ def fit(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """The fastest way to train a module within a device's memory, with the code; of a graph the limits."""
+    """The fastest way to train in a GPU's memory, as code."""
     import placewright
     from placewright.api.functions import as_machine
     from placewright.api.pass_captures import is_torch_module
-    from placewright.cli.exit_codes import Interruption
     from placewright.cli.outputs import check_outputs
-    from placewright.cli.progress import watched
+    from placewright.cli.progress import following, staged
     from placewright.importers.python_source import made_by
     from placewright.report.alternatives import write_alternatives_report
     from placewright.report.frontier import write_frontier_report
+    from placewright.support.interruption import Interruption
     from placewright.terminal.alternatives_table import alternatives_table
     from placewright.terminal.frontier_table import frontier_table
 
     check_outputs({"--report": report}, inputs=[place_of(model), devices, measured])
     machine = as_machine(devices)
     with Interruption() as interrupted:
-        with watched(model, format_time_ns) as on_progress:
+        with staged() as show:
+            show(f"reading {model}")
             is_code = names_code(model) and (training or not limits)
             module, arguments, by_name = made_by(model) if is_code else (model, (), {})
             shared: dict[str, Any] = {
@@ -81,7 +82,8 @@ def fit(
                 "keep": keep or (),
                 "evaluations": evaluations,
                 "seed": seed,
-                "on_progress": on_progress,
+                "on_progress": following(show, format_time_ns),
+                "on_stage": show,
                 "interrupted": interrupted,
             }
             is_advice = is_torch_module(module) and not limits

@@ -16,14 +16,15 @@ from placewright.analysis.alternatives import (
     changed,
     changed_words,
     floor_words,
+    left_out_words,
 )
 from placewright.support.errors import printable
 from placewright.support.quantities import format_bytes, format_time_ns, shortened
-from placewright.terminal.tables import heading, line, table, width
+from placewright.terminal.tables import heading, line, parted_table, width
 
 #: How many rows are shown of what fits, of what fits and trains something else, and of what does not fit.
 _MAX_FITTING, _MAX_OTHERS = 12, 4
-_COLUMNS = ("<batch", "<dtype", "<optimizer", "<so that less is held", "a sample", "peak")
+_COLUMNS = ("<batch", "<dtype", "<optimizer", "~so that less is held", "a sample", "peak")
 #: What the peak is made of, where there is no column for devices and so many characters are there for a line.
 _PARTS, _ROOM = ("gradients", "states", "activations"), 120
 
@@ -47,28 +48,22 @@ def alternatives_table(found: Alternatives, written: Mapping[str, str] | None = 
     several = len({setup.device for setup in found.setups}) > 1
     parts = width() >= _ROOM and not several
     columns = [*_COLUMNS, *(_PARTS if parts else ()), *(["<on"] if several else [])]
-    rows, left = _rows(found, parts, several, len(columns))
-    yield table(columns, rows)
+    shown = list(_parts(found))
+    yield from parted_table(
+        columns, [(name, [_row(setup, parts, several) for setup in setups]) for name, setups in shown]
+    )
+    left = len(found.setups) - sum(len(setups) for _, setups in shown)
     yield from (line(note, "dim") for note in _notes(found, left))
     if written:
         yield printable(f"wrote {', '.join(f'{what} {path}' for path, what in written.items())}")
 
 
-def _rows(found: Alternatives, parts: bool, several: bool, columns: int) -> tuple[list[list[str]], int]:
-    """The rows, and how many setups have none."""
-    same = [setup for setup in found.setups if setup.fits and not setup.changes]
-    other = [setup for setup in found.setups if setup.fits and setup.changes]
-    rest = [setup for setup in found.setups if not setup.fits]
-    rows: list[list[str]] = []
-    for label, setups, most in (
-        ("", same, _MAX_FITTING),
-        ("trains something else", other, _MAX_OTHERS),
-        ("does not fit", rest, _MAX_OTHERS),
-    ):
-        if label and setups:
-            rows.append([label, *[""] * (columns - 1)])
-        rows += [_row(setup, parts, several) for setup in setups[:most]]
-    return rows, len(found.setups) - len(rows) + sum(not any(row[1:]) for row in rows)
+def _parts(found: Alternatives) -> Iterator[tuple[str, list[TrainingSetup]]]:
+    """Those that have a row, by what they are called together."""
+    fitting = [setup for setup in found.setups if setup.fits]
+    yield "", [setup for setup in fitting if not setup.changes][:_MAX_FITTING]
+    yield "fits, but trains something else", [setup for setup in fitting if setup.changes][:_MAX_OTHERS]
+    yield "does not fit", [setup for setup in found.setups if not setup.fits][:_MAX_OTHERS]
 
 
 def _code(setup: TrainingSetup) -> Iterator[str]:
@@ -82,7 +77,8 @@ def _notes(found: Alternatives, left: int) -> Iterator[str]:
         yield "plans are made anew where they run, and count what kernels take there for themselves"
     if any(setup.autocast for setup in found.setups):
         yield "* under torch.autocast: parameters, gradients and states keep their dtype"
-    yield from (f"not tried: {sentence}" for sentence in found.left_out)
+    if found.left_out:
+        yield f"not tried: {'; '.join(left_out_words(found))}"
 
 
 def _row(setup: TrainingSetup, parts: bool, several: bool) -> list[str]:
