@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from placewright.api.ordering import inductor_pass
     from placewright.api.questions import Plan
     from placewright.api.running import compile, profile
-    from placewright.api.training_setups import alternatives
+    from placewright.api.training_setups import alternatives, fits
     from placewright.export import export_plan
     from placewright.graph import Graph, Op, Tensor
     from placewright.importers import load_graph, save_graph
@@ -50,6 +50,7 @@ __all__ = [
     "compile_onnx",
     "export_plan",
     "fit",
+    "fits",
     "from_jax",
     "from_torch",
     "frontier",
@@ -78,7 +79,7 @@ _MODULE_OF = {
     **dict.fromkeys(("Device", "Link", "Machine"), "placewright.machine"),
     **dict.fromkeys(("load_graph", "save_graph"), "placewright.importers"),
     "Plan": "placewright.api.questions",
-    "alternatives": "placewright.api.training_setups",
+    **dict.fromkeys(("alternatives", "fits"), "placewright.api.training_setups"),
     "compile_onnx": "placewright.api.onnx_running",
     "export_plan": "placewright.export",
     "fit": "placewright.api.fitting",

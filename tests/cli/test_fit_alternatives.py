@@ -1,4 +1,4 @@
-"""`placewright fit --alternatives`: what it prints, draws and refuses."""
+"""`placewright fit` of a module: what it prints, draws and refuses."""
 
 import json
 from pathlib import Path
@@ -22,6 +22,7 @@ class Loss(torch.nn.Module):
 def build():
     return Loss(), torch.randn(256, 64)
 """
+QUICK = ("--memory-limit", "1MiB", "--evaluations", "5")
 
 
 @pytest.fixture
@@ -30,29 +31,33 @@ def net(tmp_path: Path) -> str:
     return f"{tmp_path / 'net.py'}:build"
 
 
-def test_the_command_prints_both_tables_and_the_code(placewright: Placewright, net: str, tmp_path: Path) -> None:
+def test_the_first_lines_are_the_answer_and_its_code(placewright: Placewright, net: str, tmp_path: Path) -> None:
     page = tmp_path / "fit.html"
-    options = ("--alternatives", "--memory-limit", "1MiB", "--evaluations", "5", "--report", page)
-    outcome = placewright("fit", net, "-d", "h100", *options)
+    outcome = placewright("fit", net, "-d", "h100", *QUICK, "--report", page)
     assert (outcome.code, outcome.err) == (0, "")
     lines = outcome.out.splitlines()
-    assert lines[0].startswith("Loss on h100: ")
-    assert any(line.startswith("fastest that fits in 1.00 MiB: batch 256, ") for line in lines)
+    assert lines[0].startswith("fastest of the ")
+    assert any(line.startswith("    optimizer = torch.optim.AdamW(model.parameters(), fused=True)") for line in lines)
+    assert any(line.startswith("no plan of one pass needs less than ") for line in lines)
     assert any(line.split()[:3] == ["batch", "dtype", "optimizer"] for line in lines)
-    assert "    model(*batch).backward()" in lines
     text = page.read_text()
-    assert "What else fits" in text
-    assert text.count("<details>") == 24
+    assert "What to write" in text
+    assert text.count('<details class="way') == int(lines[0].split()[3])
     assert "http" not in text.replace("http-equiv", "")
 
 
 def test_the_command_prints_the_same_as_json(placewright: Placewright, net: str) -> None:
-    options = ("--alternatives", "--memory-limit", "1MiB", "--evaluations", "5", "--json")
-    printed = json.loads(placewright("fit", net, "-d", "h100", *options).out)
-    assert printed["schema_version"] == printed["alternatives"]["schema_version"] == 1
-    assert printed["alternatives"]["samples"] == 256
-    several = json.loads(placewright("fit", net, "-d", "cpu+h100", *options).out)
-    assert {each["device"] for each in several["setups"]} == {"cpu", "h100"}
+    printed = json.loads(placewright("fit", net, "-d", "cpu+h100", "--optimizer", "sgd", *QUICK, "--json").out)
+    assert (printed["schema_version"], printed["samples"], printed["optimizer"]) == (1, 256, "SGD")
+    assert {each["device"] for each in printed["setups"]} == {"cpu", "h100"}
+
+
+def test_limits_are_a_question_of_their_own(placewright: Placewright, net: str) -> None:
+    options = ("-d", "h100", "--limits", "--evaluations", "5", "--json")
+    printed = json.loads(placewright("fit", net, "--training", *options).out)
+    assert [each["accumulation"] for each in printed["rivals"]][-2:] == [2, 4]
+    # Without --training it is the module's forward pass.
+    assert json.loads(placewright("fit", net, *options).out)["peak_bytes"] < printed["peak_bytes"]
 
 
 def test_a_warning_is_printed_once(placewright: Placewright, net: str, tmp_path: Path) -> None:
@@ -62,27 +67,21 @@ def test_a_warning_is_printed_once(placewright: Placewright, net: str, tmp_path:
             "        super().__init__()\n        self.w = torch.nn.Parameter(torch.ones(3))\n",
         )
     )
-    options = ("--alternatives", "--memory-limit", "1MiB", "--evaluations", "5")
-    outcome = placewright("fit", net, "-d", "h100", *options)
+    outcome = placewright("fit", net, "-d", "h100", *QUICK)
     assert outcome.code == 0
     assert len(outcome.err.splitlines()) == 1
     assert "the loss does not depend on 1 of the parameters (w)" in outcome.err
 
 
-def test_a_jax_function_is_refused(placewright: Placewright, tmp_path: Path) -> None:
-    (tmp_path / "net.py").write_text("def build():\n    return (lambda x: (x * x).sum()), (1.0,)\n")
-    outcome = placewright("fit", f"{tmp_path / 'net.py'}:build", "-d", "h100", "--alternatives")
-    assert (outcome.code, outcome.out) == (2, "")
-    assert "alternatives are of a PyTorch module" in outcome.err
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("example:inception-v3-train", "--alternatives"), "it needs FILE.py:FUNCTION"),
-        (("example:inception-v3-train", "--memory-limit", "1GiB"), "--memory-limit is for --alternatives"),
-        (("example:inception-v3-train", "--time-limit", "1s"), "--time-limit is for --alternatives"),
-        (("NET", "--alternatives", "--memory-limit", "much"), "much"),
+        (("example:inception-v3-train", "--memory-limit", "1GiB"), "--memory-limit is for modules of PyTorch"),
+        (("example:inception-v3-train", "--time-limit", "1s"), "--time-limit is for modules of PyTorch"),
+        (("NET", "--limits", "--optimizer", "sgd"), "--optimizer is for modules of PyTorch"),
+        (("NET", "--measured", "times.csv"), "--measured is for tables of limits; add --limits"),
+        (("NET", "--memory-limit", "much"), "much"),
+        (("NET", "--optimizer", "lion"), "optimizer is 'lion'; it must be one of adamw, adam"),
     ],
 )
 def test_bad_commands_are_refused(

@@ -57,6 +57,14 @@ def test_the_table_has_a_row_for_each_limit_and_each_rival(placewright: Placewri
     assert any(re.match(r"everything kept +142 B", line) for line in lines)
 
 
+def test_at_80_columns_no_word_is_cut(placewright: Placewright, step: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for arguments in (("fit", step, "-d", "p100@graphs", "--evaluations", "20"), ("inspect", step, "-d", "p100")):
+        lines = placewright(*arguments).out.splitlines()
+        assert not [line for line in lines if "…" in line or len(line) > 80]
+    assert "-0.0%" not in placewright("fit", "example:inception-v3-train", "-d", "p100", "--evaluations", "3").out
+
+
 def test_what_is_kept_leaves_one_limit(placewright: Placewright, step: Path) -> None:
     found = json.loads(placewright("fit", step, "-d", "p100", "--keep", "*", "--evaluations", "5", "--json").out)
     assert [point["limit_bytes"] for point in found["points"]] == [142]
@@ -67,8 +75,9 @@ def test_the_report_draws_the_limits_and_what_people_do(placewright: Placewright
     outcome = placewright("fit", step, "-d", "p100", "--evaluations", "20", "--report", page)
     assert outcome.out.endswith(f"wrote report {page}\n")
     text = page.read_text()
-    assert text.count('class="best-dot"') == text.count("<tr>") - 3  # without two headings and a rival
-    assert text.count('class="rival-dot"') == 1
+    # Two drawings, for wide and for narrow windows; rows without two headings and a rival.
+    assert text.count('class="best-dot"') == 2 * (text.count("<tr>") - 3)
+    assert text.count('class="rival-dot"') == 2
     assert "http" not in text.replace("http-equiv", "")
 
 
@@ -95,7 +104,7 @@ def test_an_example_fits_into_less_than_checkpointed_blocks_take(placewright: Pl
     )
     everything, *blocks = found["rivals"]
     assert everything["num_reruns"] == 0
-    assert [block["name"] for block in blocks] == [f"{count} blocks checkpointed" for count in (26, 13, 6, 3)]
+    assert [block["name"] for block in blocks] == [f"{count} blocks checkpointed" for count in (21, 10, 5, 2)]
     for block in blocks:
         # As frameworks do it, a step takes about a third longer, since forward runs twice.
         assert 0.25 < block["extra_time"] < 0.4

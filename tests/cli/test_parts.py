@@ -1,18 +1,16 @@
 """The small parts of the command line: texts, progress, interruption."""
 
-import os
-import signal
 from functools import partial
 
 import pytest
 
-from placewright.cli.exit_codes import Interruption, complain
+from placewright.cli.exit_codes import complain
 from placewright.cli.progress import progress_line
 from placewright.lab.commands.counting import counting
 from placewright.problem.objective import format_objective
 from placewright.search.run.budget import Progress
 from placewright.support.errors import printable
-from placewright.support.quantities import change, counted, format_count, share, shortened
+from placewright.support.quantities import change, counted, format_count, proven_change, round_marks, share, shortened
 
 
 def test_long_names_lose_their_middle() -> None:
@@ -47,6 +45,20 @@ def test_changes_are_relative_and_huge_ones_are_factors() -> None:
     assert (change(99_990, 100_000), change(100_010, 100_000)) == ("0.0%", "0.0%")  # of no sign
     assert change(5000, 100) == "50x"
     assert change(5, 0) == "more"
+    leasts = (112, 100.01, 100, 98)
+    assert [proven_change(int(least * 1000), 100_000) for least in leasts] == ["+12.0%", "none", "none", "none"]
+
+
+def test_marks_of_an_axis_are_round_and_tell_apart() -> None:
+    gib = 2**30
+    assert [text for _, text in round_marks(17 * gib, 19 * gib, 5, kind="bytes")] == [
+        *("17.0 GiB", "17.5 GiB", "18.0 GiB", "18.5 GiB", "19.0 GiB")
+    ]
+    times = round_marks(146_930_000, 147_260_000, 4, kind="time")
+    assert [text for _, text in times] == ["147.0 ms", "147.1 ms", "147.2 ms"]
+    assert [value for value, _ in times] == pytest.approx([147.0e6, 147.1e6, 147.2e6])
+    (only,) = round_marks(5, 5, 4, kind="time")
+    assert only[0] == 5
 
 
 def test_progress_names_method_rate_and_best_so_far() -> None:
@@ -59,17 +71,6 @@ def test_progress_names_method_rate_and_best_so_far() -> None:
     assert progress_line(over, partial(format_objective, "peak-memory")) == (
         "etf: 5 evaluations, 0/s, best 1.00 MiB, 1.00 GiB over the memory limit"
     )
-
-
-def test_the_first_ctrl_c_is_noted_and_the_second_one_aborts() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    with Interruption() as interrupted:
-        assert not interrupted()
-        os.kill(os.getpid(), signal.SIGINT)
-        assert interrupted()
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_long_sentence_names_the_first_members_of_its_lists(capsys: pytest.CaptureFixture[str]) -> None:

@@ -202,3 +202,50 @@ def test_a_device_node_or_a_pipe_is_refused_before_the_search(model: Path, tmp_p
         assert outcome.returncode == 2
         assert outcome.stderr == f"placewright: error: cannot write '{target}': it is no regular file\n"
     assert not Path("/dev/null").is_file()
+
+
+#: A module whose captures are counted; during one of them Ctrl-C is typed.
+CAPTURED = """
+import os, signal, sys
+import torch
+from placewright.importers.torch import forward_backward as front
+
+whole, calls = front.forward_backward, []
+
+def counted(*args, **kwargs):
+    calls.append(1)
+    open(os.environ["CALLS"], "a").write("captured\\n")
+    if len(calls) == int(os.environ["INTERRUPTED"]):
+        os.kill(os.getpid(), signal.SIGINT)
+    return whole(*args, **kwargs)
+
+front.forward_backward = counted
+
+class Loss(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.layer(x).pow(2).mean()
+
+def build():
+    return Loss(), torch.ones(4, 8)
+"""
+
+
+@pytest.mark.parametrize("capture", [1, 2])
+def test_ctrl_c_ends_fit_in_a_capture_and_what_was_found_is_printed(capture: int, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "net.py").write_text(CAPTURED)
+    environment = {"CALLS": str(tmp_path / "calls"), "INTERRUPTED": str(capture)}
+    page = tmp_path / "r.html"
+    outcome = process("fit", f"{tmp_path / 'net.py'}:build", "-d", "h100", "--report", page, environment=environment)
+    assert (outcome.returncode, outcome.stderr) == (130, "placewright: interrupted\n")
+    assert (tmp_path / "calls").read_text().count("captured") == capture
+    if capture == 1:
+        assert outcome.stdout == ""
+        assert not page.exists()
+    else:
+        assert "that were tried: batch 4, float32, AdamW" in outcome.stdout
+        assert page.read_text().rstrip().endswith("</html>")

@@ -25,9 +25,12 @@ def fake_nvidia_smi(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_gpus_get_the_rates_of_their_preset_and_the_memory_of_the_driver() -> None:
-    h100, t4 = gpu_presets("NVIDIA H100 80GB HBM3, 81000\nTesla T4, 15360\n")
-    assert (h100.name, h100.device.memory_bytes) == ("h100", 81000 * 2**20)
-    assert (t4.name, t4.device.memory_bytes) == ("t4", 15360 * 2**20)
+    listed = {"h100": ("NVIDIA H100 80GB HBM3", 81000), "t4": ("Tesla T4", 15360)}
+    # One name of the driver for two cards, which their memory tells apart.
+    listed |= {name: ("NVIDIA GeForce RTX 3080", size) for name, size in (("rtx3080", 10240), ("rtx3080-12g", 12053))}
+    found = list(gpu_presets("".join(f"{name}, {size}\n" for name, size in listed.values())))
+    assert [preset.name for preset in found] == list(listed)
+    assert [preset.device.memory_bytes for preset in found] == [size * 2**20 for _, size in listed.values()]
 
 
 @pytest.mark.parametrize(

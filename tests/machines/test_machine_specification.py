@@ -77,6 +77,15 @@ def test_nvlink_does_not_reach_a_cpu(name: str) -> None:
     assert load_machine(f"cpu+a100/{name}").links[0][1] == link("pcie4")
 
 
+def test_a_device_may_have_another_memory_than_its_preset() -> None:
+    machine = load_machine("2xRTX3090:12GiB/pcie3")
+    assert [device.memory_bytes for device in machine.devices] == [12 * 2**30] * 2
+    assert machine.devices[0].peak_flops_per_s == find_preset("rtx3090").device.peak_flops_per_s
+    for text, sentence in (("h100:4", "did you mean 4xh100"), ("rtx3090:0GiB", "impossible memory of 0 bytes")):
+        with pytest.raises(InputError, match=sentence):
+            load_machine(text)
+
+
 def test_who_launches_stands_behind_an_at_sign() -> None:
     assert load_machine("cpu+2xh100").hosts == (-1, 0, 0)  # a CPU launches its own work
     assert load_machine("cpu+2xh100/nvlink@device-threads").hosts == (-1, 1, 2)

@@ -46,7 +46,7 @@ def test_a_map_that_is_the_compilers_lists_none() -> None:
 def test_the_report_loads_nothing_and_is_well_formed(found: MemoryMap) -> None:
     page = map_html(found)
     assert not re.search(r"""(?:src|href)=["'](?!data:)|url\(|@import""", page)
-    assert "<script" not in page
+    assert not re.search(r"<script[^>]+src", page)
     for drawing in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
         ElementTree.fromstring(drawing)
     assert page.count("<svg") == len(found.chip.levels) + 4

@@ -235,7 +235,7 @@ def test_a_plan_that_does_not_fit_says_what_fills_the_device_and_what_would_help
     """gpu0's 5 MiB: the outputs of b, c (a copy) and d, and two weights; the weights of 3 MiB fit into 2 x 4 MiB."""
     text = text_of(html_of(plan_of(small_plan_nodes(), machine_of(2, 4 * MIB))))
     assert "At its peak gpu0 holds 2.00 MiB of tensors between ops, 2.00 MiB of parameters and constants and" in text
-    assert "Devices of 5.00 MiB or more would hold this plan, such as k80" in text
+    assert "Devices of 5.00 MiB or more would hold this plan, such as rtx5060ti" in text
     assert "A smaller batch shrinks most of the 3.00 MiB beside parameters and constants." in text
 
 
@@ -281,7 +281,7 @@ def test_orders_of_one_device_that_come_to_the_same_are_one_bar() -> None:
 def test_bars_of_a_plan_that_does_not_fit_are_bytes_over_the_limits() -> None:
     plan = plan_of(small_plan_nodes(), machine_of(2, 4 * MIB))
     assert "this plan1.00 MiB" in text_of(html_of(plan))
-    assert "reverse-greedy20.0 MiB, +1900.0%" in text_of(html_of(plan))
+    assert "reverse-greedy20.0 MiB, 20x" in text_of(html_of(plan))
 
 
 def test_layers_have_their_share_of_time_on_each_device() -> None:

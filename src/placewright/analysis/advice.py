@@ -85,15 +85,15 @@ def _enough(plan: Plan, missing: Sequence[int]) -> str:
         for device, capacity in zip(short, capacities, strict=True)
     ):
         return f"This plan would fit under a memory limit of {limit_text(needed)}, which the devices have."
-    sizes: dict[int, str] = {}
+    sizes: dict[int, str] = {}  # by whole GiB
     for preset in sorted(list_presets(), key=lambda preset: preset.device.memory_bytes or 0):
         memory = preset.device.memory_bytes
         if memory is not None and memory >= needed and preset.family != "cpu":
-            sizes.setdefault(memory, preset.name)
+            sizes.setdefault(round(memory / 2**30), f"{preset.name} ({format_bytes(memory)})")
     if not sizes:
         return f"No preset holds the {format_bytes(needed)} of this plan on one device: it takes more devices."
-    named = [f"{name} ({format_bytes(memory)})" for memory, name in list(sizes.items())[:_NUM_NAMED]]
-    return f"Devices of {format_bytes(needed)} or more would hold this plan, such as {_listed(named, 'or')}."
+    named = _listed(list(sizes.values())[:_NUM_NAMED], "or")
+    return f"Devices of {format_bytes(needed)} or more would hold this plan, such as {named}."
 
 
 def _smaller(plan: Plan, device: int) -> str:

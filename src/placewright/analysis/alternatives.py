@@ -1,4 +1,4 @@
-"""What a person would try to fit a training step into a memory limit, as facts: what `fit --alternatives` prints."""
+"""What a person would try to fit a training step into a memory limit, as facts: what `fit` prints."""
 
 from __future__ import annotations
 
@@ -22,11 +22,16 @@ class TrainingSetup:
     autocast
         Whether that is by `torch.autocast`: parameters, gradients and the optimizer keep their dtype.
     optimizer
-        "Adam", "8-bit Adam", "SGD" or "SGD with momentum".
+        "AdamW", "fused AdamW" where the one that was given is not, "8-bit Adam" and so on.
+    changes
+        What is trained differently than now: "states in 8 bits", "weights in bfloat16", "adapters of rank 16 alone
+        (LoRA)"; empty where nothing is.
+    num_checkpointed
+        How many blocks are checkpointed.
     planned
         Whether a plan for the limit runs each pass: with ops that run again, or each op once in another order.
     num_reruns
-        How many ops run again, in one pass.
+        How many ops run again in one pass.
     device
         Its kind; where several of the machine have the same, its name.
     limit_bytes
@@ -42,7 +47,7 @@ class TrainingSetup:
     optimizer_bytes
         The optimizer's state.
     activation_bytes
-        What else is held at the peak: activations, inputs, workspaces.
+        What else is held at the peak: activations, inputs, workspaces, and what an optimizer's step makes meanwhile.
     step_time_ns
         Of a step, with all of its passes.
     time_per_sample_ns
@@ -56,6 +61,8 @@ class TrainingSetup:
     dtype: str
     autocast: bool
     optimizer: str
+    changes: str
+    num_checkpointed: int
     planned: bool
     num_reruns: int
     device: str
@@ -76,18 +83,58 @@ class TrainingSetup:
         return f"{self.batch}" if self.accumulation == 1 else f"{self.batch} x {self.accumulation}"
 
     @property
-    def batch_and_plan(self) -> str:
-        """The batch, and what a plan makes of a pass."""
-        return ", ".join([f"batch {self.batch_words}", *self._planned_words()])
-
-    @property
     def words(self) -> str:
         """What it is, in one line."""
         cast = f"{self.dtype} autocast" if self.autocast else self.dtype
-        return ", ".join([f"batch {self.batch_words}", cast, self.optimizer, *self._planned_words()])
+        found = [f"batch {self.batch_words}", cast, self.optimizer]
+        found += [self.changes] if self.changes not in ("", "states in 8 bits") else []
+        return ", ".join([*found, *([self.pass_words] if self.pass_words else [])])
 
-    def _planned_words(self) -> list[str]:
-        return ["recompute" if self.num_reruns else "in another order"] if self.planned else []
+    @property
+    def pass_words(self) -> str:
+        """What is done to a pass so that it needs less; empty where nothing is."""
+        if self.num_checkpointed:
+            return f"{self.num_checkpointed} blocks checkpointed"
+        if not self.planned:
+            return ""
+        again = f"{counted(self.num_reruns, 'op')} run again" if self.num_reruns else "in another order"
+        return f"planned: {again}"
+
+    @property
+    def time_words(self) -> str:
+        """How long it takes and what it needs."""
+        time = format_time_ns(round(self.time_per_sample_ns))
+        return f"{time} a sample, {format_bytes(self.peak_bytes)} of {format_bytes(self.limit_bytes)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    """The least memory in which one pass of the batch can be run, whatever runs again: proven.
+
+    Attributes
+    ----------
+    device
+        Where, as of a setup.
+    least_bytes
+        How much it is: the sum of the next three.
+    parameter_bytes, optimizer_bytes
+        What is always there.
+    needed_bytes
+        What is held beside that while the op runs: gradients, and what it reads and makes.
+    op, kind
+        The op that needs it.
+    lowered_by
+        What lowers it, in words.
+    """
+
+    device: str
+    least_bytes: int
+    parameter_bytes: int
+    optimizer_bytes: int
+    needed_bytes: int
+    op: str
+    kind: str
+    lowered_by: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,17 +150,22 @@ class Alternatives:
     machine
         Whose devices are looked at, each sort once.
     samples
-        Of a step, the same in all setups.
+        Of the batch that was given.
     optimizer
-        That which was asked for first.
+        The user's.
+    reserved_bytes
+        What is left to the context of CUDA on each GPU whose limit was not given.
     basis
         What the times rest on, in words.
     setups
-        What was tried: what fits by time per sample, then the rest by peak.
+        What was tried: what fits and trains the same by time per sample, then what fits and trains something else, then
+        the rest by what is missing.
+    floors
+        For each device what the least is made of.
     left_out
         What was not tried, and why, one sentence each.
     seed
-        Of the search for what runs again.
+        Of the search for plans.
     """
 
     schema_version: int
@@ -121,37 +173,98 @@ class Alternatives:
     machine: str
     samples: int
     optimizer: str
+    reserved_bytes: int
     basis: str
     setups: tuple[TrainingSetup, ...]
+    floors: tuple[Floor, ...]
     left_out: tuple[str, ...]
     seed: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """Whether a training step fits one device as it is.
+
+    Attributes
+    ----------
+    schema_version
+        1.
+    fits
+        Whether it does.
+    reserved_bytes
+        What is left to the context of CUDA.
+    setup
+        The step.
+    """
+
+    schema_version: int
+    fits: bool
+    reserved_bytes: int
+    setup: TrainingSetup
+
+
 def ranked(setups: list[TrainingSetup]) -> tuple[TrainingSetup, ...]:
-    """What fits by time per sample, then the rest by how much is missing; of equals what needs less."""
+    """What fits by time per sample, first what trains the same; then the rest by how much is missing."""
 
     def key(setup: TrainingSetup) -> tuple[float, ...]:
         size = float(setup.peak_bytes)
         first = setup.time_per_sample_ns if setup.fits else size - setup.limit_bytes
-        return (not setup.fits, first, setup.accumulation, setup.planned, size)
+        return (not setup.fits, bool(setup.changes), first, setup.accumulation, setup.planned, size)
 
     return tuple(sorted(setups, key=key))
 
 
 def answer_words(found: Alternatives) -> str:
-    """The best of them in one line: "fastest that fits in 8.00 GiB: batch 32, bfloat16 autocast, Adam, recompute:
-    1.92 ms a sample"."""
-    if not found.setups:
-        return "nothing was tried"
+    """The best of them in one line."""
+    tried = f"of the {len(found.setups)} that were tried"
     best = found.setups[0]
     where = _where(found, best)
+    if best.fits and not best.changes:
+        return f"fastest {tried}: {best.words}{where}: {best.time_words}"
     if best.fits:
-        time = format_time_ns(round(best.time_per_sample_ns))
-        return f"fastest that fits in {format_bytes(best.limit_bytes)}: {best.words}{where}: {time} a sample"
+        return f"none {tried} fits that trains the same; fastest of the others: {best.words}{where}: {best.time_words}"
     missing = format_bytes(best.peak_bytes - best.limit_bytes)
-    return (
-        f"nothing that was tried fits in {format_bytes(best.limit_bytes)}; nearest: {best.words}{where}: {missing} over"
-    )
+    return f"none {tried} fits in {format_bytes(best.limit_bytes)}; nearest: {best.words}{where}: {missing} over"
+
+
+def as_given(found: Alternatives) -> TrainingSetup | None:
+    """The fastest that fits and trains the same, with as many samples in a step as were given; None where that is the
+    best of all, or nothing of it fits."""
+    own = (each for each in found.setups if each.batch * each.accumulation == found.samples)
+    best = next((each for each in own if each.fits and not each.changes), None)
+    return None if best is found.setups[0] else best
+
+
+def as_given_words(found: Alternatives, setup: TrainingSetup) -> str:
+    """That one, in one line."""
+    return f"with {counted(found.samples, 'sample')} in a step: {setup.words}{_where(found, setup)}: {setup.time_words}"
+
+
+def changed(found: Alternatives) -> TrainingSetup | None:
+    """The fastest that fits of what trains something else, where it is faster than all else; None where none is."""
+    best = found.setups[0]
+    other = next((each for each in found.setups if each.fits and each.changes), None)
+    faster = other is not None and other.time_per_sample_ns < best.time_per_sample_ns
+    return other if faster and not best.changes else None
+
+
+def changed_words(found: Alternatives, setup: TrainingSetup) -> str:
+    """That one, in one line."""
+    return f"faster, but it trains something else: {setup.words}{_where(found, setup)}: {setup.time_words}"
+
+
+def fit_words(fit: Fit) -> str:
+    """Whether it fits, in one line."""
+    setup, kept = fit.setup, _reserved_words(fit.reserved_bytes)
+    needs = f"{setup.words} needs {format_bytes(setup.peak_bytes)} of {format_bytes(setup.limit_bytes)}{kept}"
+    if fit.fits:
+        return f"fits {setup.device}: {needs}"
+    missing = format_bytes(setup.peak_bytes - setup.limit_bytes)
+    return f"does not fit {setup.device}: {needs}, {missing} too much; placewright.alternatives tells what fits"
+
+
+def _reserved_words(size: int) -> str:
+    return f" ({format_bytes(size)} more are left to CUDA's context)" if size else ""
 
 
 def _where(found: Alternatives, setup: TrainingSetup) -> str:
@@ -159,24 +272,35 @@ def _where(found: Alternatives, setup: TrainingSetup) -> str:
     return f" on {setup.device}" if len({each.device for each in found.setups}) > 1 else ""
 
 
-def unchanged(found: Alternatives) -> TrainingSetup | None:
-    """The best of what computes what is computed now, in the module's own dtype and with the optimizer that was asked
-    for first; None where nothing of it fits, or it is the best of all."""
-    own = (each for each in found.setups if not each.autocast and each.optimizer == found.optimizer and each.fits)
-    best = next(own, None)
-    return None if best is None or best is found.setups[0] else best
-
-
-def unchanged_words(found: Alternatives, setup: TrainingSetup) -> str:
-    """That one, in one line."""
-    time = format_time_ns(round(setup.time_per_sample_ns))
-    return f"with {setup.optimizer} in {setup.dtype}: {setup.batch_and_plan}{_where(found, setup)}: {time} a sample"
-
-
 def about_words(found: Alternatives) -> str:
     """What all of them have in common."""
     limits = {setup.device: format_bytes(setup.limit_bytes) for setup in found.setups}
-    sizes = {setup.parameter_bytes for setup in found.setups}
-    parameters = f", {format_bytes(max(sizes))} of parameters" if sizes else ""
     where = ", ".join(f"{size} on {device}" for device, size in limits.items())
-    return f"{found.model}: steps of {counted(found.samples, 'sample')}{parameters}, {where}"
+    kept = _reserved_words(found.reserved_bytes)
+    return f"{found.model}: a batch of {counted(found.samples, 'sample')}, {found.optimizer}; {where}{kept}"
+
+
+def floor_words(floor: Floor) -> str:
+    """What the least is made of, and what lowers it."""
+    held = [
+        f"{format_bytes(size)} of {name}"
+        for name, size in (("parameters", floor.parameter_bytes), ("optimizer states", floor.optimizer_bytes))
+        if size
+    ]
+    needed = f"{format_bytes(floor.needed_bytes)} while '{floor.op}' runs{_loss_words(floor)}"
+    lowered = f"; lower it by {', or by '.join(floor.lowered_by)}" if floor.lowered_by else ""
+    least = format_bytes(floor.least_bytes)
+    return f"no plan of one pass needs less than {least} on {floor.device}: {', '.join([*held, needed])}{lowered}"
+
+
+def _loss_words(floor: Floor) -> str:
+    return ", the loss whole" if floor.kind in ("softmax", "softmax_backward") and "log_softmax" in floor.op else ""
+
+
+def left_out_words(found: Alternatives) -> list[str]:
+    """What was not tried, by reason: "weights in bfloat16, adapters alone: there was no time for it"."""
+    by_reason: dict[str, list[str]] = {}
+    for sentence in dict.fromkeys(found.left_out):
+        what, _, reason = sentence.partition(": ")
+        by_reason.setdefault(reason, []).append(what)
+    return [f"{'; '.join(filter(None, whats))}: {reason}" for reason, whats in by_reason.items()]

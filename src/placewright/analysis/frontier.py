@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placewright.analysis.alternatives import Alternatives
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontierPoint:
@@ -91,8 +89,6 @@ class Frontier:
         What people do without a plan.
     seed
         Of the search.
-    alternatives
-        Other ways to run the step, where they were asked for; else null.
     """
 
     schema_version: int
@@ -108,4 +104,3 @@ class Frontier:
     points: tuple[FrontierPoint, ...]
     rivals: tuple[Rival, ...]
     seed: int
-    alternatives: Alternatives | None = None

@@ -110,8 +110,6 @@ class Inspection:
         What the graph is, from its metadata.
     inputs
         What it is fed, in the order of its ops.
-    has_optimizer
-        Whether parameters include optimizer state.
     num_ops
         All ops.
     num_scheduled_ops
@@ -122,6 +120,10 @@ class Inspection:
         Elements of the parameters whose shapes are known.
     parameter_bytes, constant_bytes, activation_bytes, output_bytes
         Sums over tensors that own their memory.
+    gradient_bytes
+        Of the activations, what the optimizer reads.
+    optimizer_bytes
+        What the optimizer keeps beside the parameters.
     flops, bytes_moved
         Sums over ops.
     kinds
@@ -156,12 +158,13 @@ class Inspection:
     device_kind: str
     description: str
     inputs: tuple[GraphInput, ...]
-    has_optimizer: bool
     num_ops: int
     num_scheduled_ops: int
     num_tensors: int
     num_parameters: int
     parameter_bytes: int
+    gradient_bytes: int
+    optimizer_bytes: int
     constant_bytes: int
     activation_bytes: int
     output_bytes: int
@@ -201,7 +204,8 @@ def inspect_graph(graph: Graph, machine: Machine, *, measured: Path | None = Non
     sources = count_sources(costs.origin[problem.lowered.graph_op, timed])
     labels = _labels(machine, work)
     own = [tensor for tensor in graph.tensors if tensor.alias_of is None]
-    parameters = [tensor for tensor in own if tensor.role == "parameter"]
+    states = _optimizer_states(graph)
+    parameters = [tensor for tensor in own if tensor.role == "parameter" and tensor.name not in states]
     by_size = sorted(own, key=lambda tensor: (-tensor.size_bytes, tensor.name))
     return Inspection(
         name=graph.name,
@@ -210,12 +214,13 @@ def inspect_graph(graph: Graph, machine: Machine, *, measured: Path | None = Non
         device_kind=labels[timed],
         description=describe_metadata(graph.metadata),
         inputs=graph_inputs(graph),
-        has_optimizer=any(op.kind == "optimizer" for op in graph.ops),
         num_ops=len(graph.ops),
         num_scheduled_ops=len(problem.lowered.graph_op),
         num_tensors=len(graph.tensors),
         num_parameters=sum(prod(tensor.shape) for tensor in parameters if tensor.shape is not None),
         parameter_bytes=sum(tensor.held_bytes for tensor in parameters),
+        gradient_bytes=_gradient_bytes(graph),
+        optimizer_bytes=sum(tensor.held_bytes for tensor in own if tensor.name in states),
         constant_bytes=sum(tensor.held_bytes for tensor in own if tensor.role == "constant"),
         activation_bytes=sum(tensor.held_bytes for tensor in own if tensor.role == "activation"),
         output_bytes=sum(tensor.held_bytes for tensor in graph.tensors if tensor.is_output),
@@ -235,6 +240,24 @@ def inspect_graph(graph: Graph, machine: Machine, *, measured: Path | None = Non
         time_sources=sources,
         basis=basis_words(sources, machine),
     )
+
+
+def _optimizer_states(graph: Graph) -> set[str]:
+    """Names of the parameters that nothing but the optimizer reads: its own."""
+    readers: defaultdict[int, set[bool]] = defaultdict(set)
+    for op in graph.ops:
+        for tensor in op.inputs:
+            readers[graph.base_of[tensor]].add(op.kind == "optimizer")
+    return {
+        graph.tensors[tensor].name
+        for tensor, are in readers.items()
+        if are == {True} and graph.tensors[tensor].role == "parameter"
+    }
+
+
+def _gradient_bytes(graph: Graph) -> int:
+    read = {graph.base_of[tensor] for op in graph.ops if op.kind == "optimizer" for tensor in op.inputs}
+    return sum(graph.tensors[tensor].held_bytes for tensor in read if graph.tensors[tensor].role == "activation")
 
 
 def graph_inputs(graph: Graph) -> tuple[GraphInput, ...]:
@@ -308,13 +331,16 @@ def _labels(machine: Machine, work: Numbers) -> list[str]:
 
 
 def _fits(machine: Machine, labels: Sequence[str], work: Numbers, peak: int, bound: int) -> tuple[MemoryFit, ...]:
-    """One line per sort of device of the machine and per memory size of the presets. work: int64 [num_devices]."""
+    """One line per sort of device of the machine and per GiB of memory of the presets. work: int64 [num_devices]."""
     own = dict(zip(labels, map(int, work), strict=True))
     sizes = {label: device.memory_bytes for label, device in zip(labels, machine.devices, strict=True)}
     known = sorted((p.device for p in list_presets() if p.device.memory_bytes), key=lambda d: d.memory_bytes or 0)
+    held = {round((size or 0) / 2**30) for size in sizes.values()}
     for device in known:
-        if device.kind not in sizes and device.memory_bytes not in sizes.values():
+        # Of those sold as of one size the drivers report one or two hundredths more or less.
+        if device.kind not in sizes and (size := round((device.memory_bytes or 0) / 2**30)) not in held:
             sizes[device.kind] = device.memory_bytes
+            held.add(size)
     return tuple(
         MemoryFit(
             name=name,

@@ -165,7 +165,7 @@ def rival_words(plan: Plan) -> Iterator[str]:
     if not held and any(op.phase == "backward" for op in plan.ops):
         yield (
             "smaller batches with gradient accumulation on one device are not compared, they need the model: "
-            "placewright fit MODEL --alternatives"
+            "placewright fit MODEL"
         )
 
 

@@ -90,6 +90,8 @@ def passed_through() -> Iterator[None]:
     """What is raised within leaves `torch.compile` as the error that it is."""
     try:
         yield
+    except RefusedError:
+        raise
     except InputError as error:
         raise RefusedError(error) from error
     except DeviceError as error:

@@ -6,29 +6,25 @@ Imported only where torch is known to be present.
 from __future__ import annotations
 
 import logging
-import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import wraps
 from typing import Any
 
 import torch
 from torch import nn
 from torch._dynamo.eval_frame import OptimizedModule
-from torch._functorch import config as functorch_config
-from torch._inductor.compile_fx import compile_fx
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._pytree import tree_leaves
 
-from placewright.api.dynamo import passed_through
-from placewright.api.inductor_memory import FittedGraph, MemoryPartitioner
+from placewright.api.fitted_graphs import GraphCompiler, Limit
+from placewright.api.inductor_memory import FittedGraph
+from placewright.api.nested_regions import CompiledBlocks
+from placewright.execution.pytorch.data_parallel import bucket_bytes, gradients_in_buckets, local_bytes, wrappers
 from placewright.execution.pytorch.optimizer_memory import check_step_fits, optimizer_memory, state_bytes
 from placewright.execution.pytorch.step_watch import StepWatch
-from placewright.machine import Machine
 from placewright.support.errors import InputError, shown
 from placewright.support.quantities import format_bytes
 
@@ -36,120 +32,6 @@ from placewright.support.quantities import format_bytes
 _MOST_CAPTURES = 64
 #: How names of methods begin that write to a log.
 _LOGS = ("debug", "info", "warn", "error", "critical", "fatal", "exception", "log")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limit:
-    """What `placewright.fit` is asked for.
-
-    memory_limit: bytes. fused_share: what share of the time for their bytes ops take that Inductor computes inside of
-    the kernels that read them. keep: globs over names of nodes and modules that run once. options: of `plan`.
-    """
-
-    memory_limit: int
-    machine: Machine
-    fused_share: float
-    keep: Sequence[str]
-    options: Mapping[str, Any]
-
-
-@dataclass(kw_only=True, eq=False)
-class _Graph:
-    """One graph that Inductor compiled.
-
-    read: identities of tensors of the module among its arguments. fitted: empty for a graph without a backward pass.
-    beside: bytes in use beside it, but for those of the optimizer and of gradients that are there before a step.
-    """
-
-    read: frozenset[int]
-    fitted: list[FittedGraph]
-    beside: int
-
-    @property
-    def peak_bytes(self) -> int:
-        return self.beside + max((each.peak_bytes for each in self.fitted), default=0)
-
-
-class _Backend:
-    """What PyTorch calls with the graphs of one module.
-
-    room: bytes that are left for the optimizer's states and gradients that are there before a step.
-    """
-
-    def __init__(self, model: nn.Module, limit: Limit, room: int, watch: StepWatch) -> None:
-        self._model = weakref.ref(model)
-        self._watch = watch
-        self._limit = limit
-        self.room = room
-        self.graphs: list[_Graph] = []
-        self._now = threading.local()
-
-    @contextmanager
-    def calling(self, given: Any) -> Iterator[list[_Graph]]:
-        """Around each call of the module with such arguments. Gives the graphs that run in it."""
-        ran: list[_Graph] = []
-        self._now.ran = ran
-        self._now.given = [leaf for leaf in tree_leaves(given) if isinstance(leaf, torch.Tensor)]
-        try:
-            yield ran
-        finally:
-            self._now.ran, self._now.given = [], []
-
-    def has_room(self, size: int) -> bool:
-        """Whether all graphs keep the limit beside so many bytes."""
-        most = max((graph.peak_bytes for graph in self.graphs if graph.fitted), default=0)
-        return most + size <= self._limit.memory_limit or size <= self.room
-
-    def __call__(self, module: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-        """Compiles one graph. Raises InputError where no plan keeps the limit."""
-        self._watch.finish()
-        beside, read = self._beside(example_inputs)
-        limit = self._limit
-        partitioner = MemoryPartitioner(
-            limit.machine,
-            max(0, limit.memory_limit - self.room - beside),
-            limit.fused_share,
-            limit.keep,
-            limit.options,
-            f"; {format_bytes(self.room + beside)} are in use beside it" if self.room + beside else "",
-        )
-        graph = _Graph(read=read, fitted=partitioner.graphs, beside=beside)
-        # A graph from that cache has no plan. Its kernels come from Inductor's.
-        with passed_through(), functorch_config.patch(enable_autograd_cache=False):
-            compiled = compile_fx(
-                module,
-                example_inputs,
-                partitioner.inner_compile,
-                config_patches={"custom_partitioner_fn": partitioner},
-            )
-        self.graphs.append(graph)
-
-        def run(*arguments: Any) -> Any:
-            if (ran := getattr(self._now, "ran", None)) is not None:
-                ran.append(graph)
-            results = compiled(*arguments)
-            self._watch.note(results, arguments)
-            return results
-
-        return run
-
-    def _beside(self, example_inputs: Sequence[Any]) -> tuple[int, frozenset[int]]:
-        """Bytes in use beside a graph of a call that has come so far, and which tensors of the module it reads.
-
-        These are tensors of the module and arguments that it does not read, what earlier graphs keep for their
-        backward, and gradients of later graphs, whose backward comes before.
-        """
-        ran: list[_Graph] = getattr(self._now, "ran", None) or []
-        model = self._model()
-        assert model is not None
-        held = [*model.parameters(), *model.buffers()]
-        read = frozenset(id(value) for value in example_inputs) & {id(value) for value in held}
-        before = read.union(*(graph.read for graph in ran))
-        given = {id(value) for value in example_inputs}
-        unread = sum(each.nbytes for each in (*held, *getattr(self._now, "given", ())) if id(each) not in given)
-        later = sum(each.nbytes for each in held if each.requires_grad and id(each) not in before)
-        saved = sum(each.saved_bytes for graph in ran for each in graph.fitted)
-        return unread + (later if torch.is_grad_enabled() else 0) + saved, read
 
 
 class FittedModule(OptimizedModule):
@@ -174,6 +56,8 @@ class FittedModule(OptimizedModule):
     #: Names that `OptimizedModule` would set on the module that it wraps.
     _limit: Any = None
     _backend: Any = None
+    _blocks: Any = None
+    _wrappers: Any = None
     _optimizers: Any = None
     _hook: Any = None
     _compiled: Any = None
@@ -192,9 +76,10 @@ class FittedModule(OptimizedModule):
         for optimizer, found in memory.items():
             check_step_fits(model, optimizer, limit.memory_limit, found)
         watch = StepWatch(limit.memory_limit)
-        backend = _Backend(model, limit, sum(found.state_bytes for found in memory.values()), watch)
-        super().__init__(model, torch._dynamo.optimize(backend, dynamic=False))
+        backend = GraphCompiler(model, limit, sum(found.state_bytes for found in memory.values()), watch)
+        super().__init__(model, torch._dynamo.optimize(backend))
         self._limit, self._backend, self._optimizers, self._watch = limit, backend, known, watch
+        self._blocks, self._wrappers = CompiledBlocks(model), weakref.WeakSet()
         own = weakref.ref(self)
 
         def stepped(optimizer: Optimizer, *_: Any) -> None:
@@ -232,10 +117,13 @@ class FittedModule(OptimizedModule):
             "recompile_limit": _MOST_CAPTURES,
             # Otherwise PyTorch draws from its own generator where NumPy is asked for random numbers.
             "use_numpy_random_stream": True,
+            # DistributedDataParallel would have a graph for each of its buckets.
+            "optimize_ddp": False,
             # Each would part the graph in two, which are planned one after the other.
             "ignore_logging_functions": _logging_functions(),
         }
-        with torch._dynamo.config.patch(settings), self._backend.calling((args, kwargs)) as ran:
+        calling = self._backend.calling((args, kwargs))
+        with torch._dynamo.config.patch(settings), self._blocks.as_regions(), calling as ran:
             result = super().__call__(*args, **kwargs)
         tensors = (leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor))
         if not ran and any(tensor.requires_grad for tensor in tensors):
@@ -266,21 +154,24 @@ class FittedModule(OptimizedModule):
         return found
 
     def _beside(self) -> int:
-        """Bytes of gradients that are there, of the optimizers' states, and of what earlier calls keep for backward.
+        """Bytes of gradients, buckets for them, states of optimizers, and what earlier calls keep for backward.
 
         Where there are such calls, backward of the latest comes first, and its gradients are there in the others'.
         """
+        self._wrappers |= wrappers(self._orig_mod)
+        counted = gradients_in_buckets(self._wrappers)
         pending: int = self._watch.pending_bytes()
-        parameters = [each for each in self._orig_mod.parameters() if pending or each.grad is not None]
-        gradients: int = sum(each.nbytes for each in parameters if each.requires_grad)
-        return gradients + sum(map(state_bytes, self._optimizers)) + pending
+        parameters = [each for each in self._orig_mod.parameters() if id(each) not in counted and each.requires_grad]
+        there = [each for each in parameters if pending or each.grad is not None]
+        gradients: int = sum(local_bytes(each if each.grad is None else each.grad) for each in there)
+        return gradients + bucket_bytes(self._wrappers) + sum(map(state_bytes, self._optimizers)) + pending
 
     def _make_room(self) -> None:
         """Compiles anew where the plans have no room for what is in use beside them."""
         beside = self._beside()
         if not self._backend.graphs:
             self._backend.room = max(self._backend.room, beside)
-        if self._backend.has_room(beside):
+        if self._backend.has_room(beside) and not self._backend.has_outgrown:
             return
         if pending := self._watch.pending_bytes():
             warnings.warn(
@@ -289,8 +180,9 @@ class FittedModule(OptimizedModule):
                 stacklevel=3,
             )
         self._watch.forget()
-        self._backend = _Backend(self._orig_mod, self._limit, beside, self._watch)
-        self.dynamo_ctx = torch._dynamo.optimize(self._backend, dynamic=False)
+        room = max(beside, self._backend.room)
+        self._backend = GraphCompiler(self._orig_mod, self._limit, room, self._watch, self._backend.largest)
+        self.dynamo_ctx = torch._dynamo.optimize(self._backend)
         forward = self.forward
         self._initialize()
         self.forward = forward

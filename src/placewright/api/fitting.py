@@ -129,7 +129,8 @@ def _fitted_module(
 ) -> FittedModule:
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError("PyTorch", "torch", "running a plan")
-    from placewright.api.fitted_module import FittedModule, Limit
+    from placewright.api.fitted_graphs import Limit
+    from placewright.api.fitted_module import FittedModule
     from placewright.execution.pytorch.machine import torch_machine
 
     kept = Limit(

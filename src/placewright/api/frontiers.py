@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,8 +15,8 @@ from placewright.analysis.basis import basis_words
 from placewright.analysis.frontier import Frontier, FrontierPoint, Rival
 from placewright.api.arguments import globs, whole_number
 from placewright.api.functions import as_graph, as_machine
+from placewright.api.pass_captures import PassCaptures, is_torch_module
 from placewright.api.questions import Answer, answer
-from placewright.api.training_setups import PassCaptures, is_torch_module
 from placewright.bounds import least_limit
 from placewright.costs import count_sources
 from placewright.costs.measured import with_workspaces
@@ -37,6 +37,7 @@ from placewright.search.run.budget import UNLIMITED, Budget, Interrupted, OnProg
 from placewright.search.run.result import measure
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError, shown
+from placewright.support.interruption import until_interrupted
 from placewright.support.quantities import counted
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ _NUM_BLOCKINGS = 4
 _MOST_OPS = 2000
 #: Of PyTorch's `activation_memory_budget`; 1 is without one.
 _BUDGETS = (0.75, 0.5, 0.25)
-#: Up to which of the numbers of passes that are known.
-_NUM_ACCUMULATIONS = 3
+#: Numbers of passes that are tried, as far as they divide the batch.
+_ACCUMULATIONS = (2, 4)
 
 
 def frontier(
@@ -70,6 +71,7 @@ def frontier(
     measured: str | Path | None = None,
     dims: Mapping[str, int] | None = None,
     on_progress: OnProgress | None = None,
+    on_stage: Callable[[str], None] | None = None,
     interrupted: Interrupted | None = None,
 ) -> Answer[Frontier]:
     """Tell what a step takes within each memory limit when ops may run again, from the least that there can be.
@@ -90,6 +92,8 @@ def frontier(
         A CSV file of measured op times.
     on_progress
         Called now and then with the best so far.
+    on_stage
+        Called with words for what is captured now.
     interrupted
         Asked now and then; True ends the search with what it has.
 
@@ -112,6 +116,8 @@ def frontier(
     machine = as_machine(devices)
     if machine.num_devices > 1:
         raise InputError(f"'{shown(machine.name)}' has {machine.num_devices} devices; ops run again on one, as in h100")
+    show = on_stage or (lambda stage: None)
+    show("capturing the step")
     graph = as_graph(model, args=args, kwargs=kwargs, training=training, dims=dims)
     times = None if measured is None else Path(measured)
     problem = make_problem(with_workspaces(graph, times), machine, measured=times)
@@ -128,11 +134,11 @@ def frontier(
         on_progress=on_progress,
         interrupted=interrupted,
     )
-    rivals = list(_blockings(problem))
-    if training and is_torch_module(model) and len(graph.ops) <= _MOST_OPS:
-        rivals += _budgets(model, args, kwargs or {}, problem)
-        if times is None:
-            rivals += _accumulations(PassCaptures(model, args, kwargs or {}), problem)
+    rivals: list[tuple[str, _Runs]] = []
+    with until_interrupted(interrupted):
+        accumulated = times is None
+        for rival in _rivals(model, args, kwargs or {}, problem, show, captured=training, accumulated=accumulated):
+            rivals.append(rival)  # each by itself: what was made stays when the next is cut short
     found = _found(searches, rivals)
     return answer(found, frontier_table(found))
 
@@ -167,6 +173,16 @@ class _Searches:
         again = rematerialize(self.limited(limit), run, self.keep, self.host, [self.order])
         return _Runs(metrics=again.result.metrics, num_reruns=len(again.reruns), num_moves=len(again.moves))
 
+    def is_interrupted(self) -> bool:
+        return self.interrupted is not None and self.interrupted()
+
+    def least_time(self, limit: int) -> int:
+        """What every plan within it takes, proven.
+
+        It may be below what the captured order takes: where a host launches ops, another order can take less.
+        """
+        return bound_of_reruns(self.limited(limit), fits=True, host=self.host).value
+
     @cached_property
     def order(self) -> NDArray[np.int32]:
         return order_of_least_memory(self.problem)
@@ -179,12 +195,18 @@ def _found(searches: _Searches, rivals: Sequence[tuple[str, _Runs]]) -> Frontier
     problem = searches.problem
     once = _Runs(metrics=measure(problem, in_order(problem)), num_reruns=0)
     peak, (least, op) = once.metrics.peak_memory_bytes, least_limit(problem, searches.host)
-    others = {each.metrics.peak_memory_bytes for _, each in rivals}
-    runs = [once, *(searches.within(limit) for limit in sorted(others) if least <= limit < peak)]
-    runs += _smallest(searches, least, min(each.metrics.peak_memory_bytes for each in runs))
+    runs = [once]
+    with until_interrupted(searches.interrupted):
+        for found in () if searches.is_interrupted() else _searched(searches, least, once, rivals):
+            runs.append(found)  # each by itself: what was found stays when the next is cut short
     smallest = min(each.metrics.peak_memory_bytes for each in runs)
-    limits = sorted({smallest + (peak - smallest) * step // (_NUM_LIMITS - 1) for step in range(_NUM_LIMITS)})
-    runs += [searches.within(limit) for limit in limits if limit < peak]
+    if searches.is_interrupted():
+        limits = sorted({each.metrics.peak_memory_bytes for each in runs})
+        # A proof for each limit takes long; that of the largest holds for all.
+        least_times = [searches.least_time(peak)] * len(limits)
+    else:
+        limits = _limits(smallest, peak)
+        least_times = [searches.least_time(limit) for limit in limits]
     machine, origin = problem.machine, problem.time_origin
     sources = None if origin is None else count_sources(origin[problem.lowered.graph_op, 0])
     return Frontier(
@@ -198,10 +220,29 @@ def _found(searches: _Searches, rivals: Sequence[tuple[str, _Runs]]) -> Frontier
         least_possible_bytes=least,
         least_possible_op=op,
         least_found_bytes=smallest,
-        points=tuple(_point(searches, limit, runs, once) for limit in limits),
+        points=tuple(
+            _point(limit, runs, once, least_time) for limit, least_time in zip(limits, least_times, strict=True)
+        ),
         rivals=tuple(_rival(name, each, runs, once) for name, each in (("everything kept", once), *rivals)),
         seed=searches.seed,
     )
+
+
+def _searched(searches: _Searches, least: int, once: _Runs, rivals: Sequence[tuple[str, _Runs]]) -> Iterator[_Runs]:
+    """Searches for the peaks of rivals, for the smallest limit, and for those from there to the peak."""
+    peak = smallest = once.metrics.peak_memory_bytes
+    others = {each.metrics.peak_memory_bytes for _, each in rivals}
+    for limit in sorted(limit for limit in others if least <= limit < peak):
+        yield (found := searches.within(limit))
+        smallest = min(smallest, found.metrics.peak_memory_bytes)
+    for found in _smallest(searches, least, smallest):
+        yield found
+        smallest = min(smallest, found.metrics.peak_memory_bytes)
+    yield from (searches.within(limit) for limit in _limits(smallest, peak)[:-1])
+
+
+def _limits(smallest: int, peak: int) -> list[int]:
+    return sorted({smallest + (peak - smallest) * step // (_NUM_LIMITS - 1) for step in range(_NUM_LIMITS)})
 
 
 def _smallest(searches: _Searches, least: int, known: int) -> Iterator[_Runs]:
@@ -225,12 +266,10 @@ def _fastest(runs: Sequence[_Runs], limit: int) -> _Runs | None:
     )
 
 
-def _point(searches: _Searches, limit: int, found: Sequence[_Runs], once: _Runs) -> FrontierPoint:
+def _point(limit: int, found: Sequence[_Runs], once: _Runs, least: int) -> FrontierPoint:
     runs = _fastest(found, limit)
     assert runs is not None, limit
     time, before = runs.metrics.step_time_ns, once.metrics.step_time_ns
-    # It may be below what the captured order takes: where a host launches ops, another order can take less.
-    least = bound_of_reruns(searches.limited(limit), fits=True, host=searches.host).value
     return FrontierPoint(
         limit_bytes=limit,
         share=limit / max(1, once.metrics.peak_memory_bytes),
@@ -262,9 +301,32 @@ def _more(time_ns: int, before_ns: int) -> float:
     return time_ns / before_ns - 1 if before_ns else 0.0
 
 
+def _rivals(
+    model: Any,
+    args: Any,
+    kwargs: Mapping[str, Any],
+    problem: Problem,
+    show: Callable[[str], None],
+    *,
+    captured: bool,
+    accumulated: bool,
+) -> Iterator[tuple[str, _Runs]]:
+    """What people do without a plan.
+
+    captured: where the module is at hand, also what needs more captures of it; accumulated: with smaller batches.
+    """
+    yield from _blockings(problem)
+    if captured and is_torch_module(model) and len(problem.graph.ops) <= _MOST_OPS:
+        show("capturing what torch.compile would compute again")
+        yield from _budgets(model, args, kwargs, problem)
+        if accumulated:
+            show("capturing smaller batches")
+            yield from _accumulations(PassCaptures(model, args, kwargs), problem)
+
+
 def _blockings(problem: Problem) -> Iterator[tuple[str, _Runs]]:
     """Block checkpointing with fewer and fewer blocks."""
-    blocks = module_blocks(problem.graph)
+    blocks = list(module_blocks(problem.graph).values())
     counts = [count for halvings in range(_NUM_BLOCKINGS) if (count := len(blocks) >> halvings) > 1]
     for count in counts:
         reruns = checkpointed(problem, merged(blocks, count))
@@ -285,9 +347,9 @@ def _budgets(model: Any, args: Any, kwargs: Mapping[str, Any], problem: Problem)
 
 def _accumulations(captures: PassCaptures, problem: Problem) -> Iterator[tuple[str, _Runs]]:
     """The same samples in several passes, whose gradients are added up; of a module that can be captured for them."""
-    for count in captures.accumulations[1:_NUM_ACCUMULATIONS]:
+    for count in (each for each in _ACCUMULATIONS if captures.samples % each == 0):
         try:
-            graph = training_step(captures.get(count, None), "adam", count)
+            graph = training_step(captures.get(captures.samples // count), "adam", count)
         except InputError:
             return
         whole = replace(make_problem(graph, problem.machine), memory_limits_bytes=(None,))

@@ -6,8 +6,9 @@ Imported only where torch is known to be present.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -19,17 +20,22 @@ from torch._inductor.custom_graph_pass import CustomPartitionerFn
 
 from placewright.api.dynamo import RefusedError
 from placewright.api.functions import plan as make_plan
+from placewright.api.nested_regions import Regions
 from placewright.api.questions import Plan
 from placewright.costs.fused import with_fused_times
 from placewright.execution.pytorch.joint import JointGraph
 from placewright.execution.pytorch.lowered_memory import LoweredStep
+from placewright.execution.pytorch.open_sizes import Sizes
 from placewright.execution.pytorch.places import first_line
+from placewright.execution.pytorch.saved import Policies, SavingGraph, kept, num_bytes, saved
 from placewright.graph import Graph
 from placewright.machine import Machine
 from placewright.rematerialization.reruns import rewritten
 from placewright.support.errors import InputError
 from placewright.support.quantities import format_bytes
 from placewright.version import VERSION
+
+_LOGGER = logging.getLogger(__name__)
 
 #: How many plans are lowered for one graph at the most. The least by which a plan that is over the limit is followed by
 #: a lower one, and the room from which on a higher one is tried, as shares of the limit.
@@ -62,18 +68,30 @@ class FittedGraph:
         included.
     num_tried
         How many partitions were lowered until one kept the limit.
+
+    regions
+        A plan for each sort of nested region in it, which is an op of the graph.
+    saved_with, peak_with
+        The same bytes for other sizes, where the graph has open ones; otherwise they are for those that it was planned
+        for.
     """
 
     plan: Plan
     saved_bytes: int
     peak_bytes: int
     num_tried: int = 1
+    regions: tuple[Plan, ...] = ()
+    saved_with: Callable[[Sizes], int] = field(repr=False, compare=False)
+    peak_with: Callable[[Sizes], int] = field(repr=False, compare=False)
 
 
 class MemoryPartitioner(CustomPartitionerFn):
     """Parts each joint graph as a plan says that keeps a memory limit.
 
-    beside: how a refusal says what is in use beside the graph.
+    beside: how a refusal says what is in use beside the graph. runs: how often it runs before its backward does.
+    gradient_bytes: what comes of each further run when what it kept goes. largest: the largest sizes seen, where sizes
+    are open, for which a graph is planned; where no plan keeps the limit with all of them, it is planned for those of
+    the call.
 
     Attributes
     ----------
@@ -89,6 +107,10 @@ class MemoryPartitioner(CustomPartitionerFn):
         keep: Sequence[str],
         options: Mapping[str, Any],
         beside: str = "",
+        *,
+        runs: int = 1,
+        gradient_bytes: int = 0,
+        largest: Mapping[str, int] | None = None,
     ) -> None:
         self.graphs: list[FittedGraph] = []
         self._machine = machine
@@ -97,6 +119,10 @@ class MemoryPartitioner(CustomPartitionerFn):
         self._keep = tuple(keep)
         self._options = dict(options)
         self._beside = beside
+        self._runs = runs
+        self._gradient_bytes = gradient_bytes
+        self._largest = largest or {}
+        self.regions = Regions(memory_limit)
         self._settings: Mapping[str, Any] = {}
 
     def inner_compile(self, *args: Any, **options: Any) -> Any:
@@ -109,13 +135,30 @@ class MemoryPartitioner(CustomPartitionerFn):
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
         """Part one joint graph."""
         try:
-            return self._parted(gm, joint_inputs, kwargs)
+            policies = Policies(gm)
+            own: _Parts = min_cut_rematerialization_partition(gm, joint_inputs, **kwargs)
+            seen = Sizes.seen(node.meta.get("val") for node in gm.graph.find_nodes(op="placeholder"))
+            if largest := seen.at_least(self._largest):
+                try:
+                    return self._parted(gm, own, policies, not joint_inputs, kwargs, largest)
+                except InputError:
+                    _LOGGER.info("no plan keeps the limit with all of the largest sizes")
+            # PyTorch hands over the graph of a nested region without arguments.
+            return self._parted(gm, own, policies, not joint_inputs, kwargs, seen)
         except InputError as error:
             raise RefusedError(error) from error
         except Exception as error:
             # PyTorch takes some of these for a graph break, and would run the module without a limit.
             told = f"{type(error).__name__}: {first_line(error)}"
             raise RefusedError(InputError(f"what a graph holds under Inductor cannot be told: {told}")) from error
+
+    def __deepcopy__(self, _: Any) -> MemoryPartitioner:
+        """Itself: PyTorch copies its settings, and fake tensors are not to be copied."""
+        return self
+
+    def __reduce__(self) -> Any:
+        """What it is in the key of a cache, of which PyTorch's settings are a part."""
+        return str, (self.uuid(),)
 
     def uuid(self) -> str:
         """Tell compiled graphs of different limits apart in PyTorch's caches."""
@@ -131,53 +174,98 @@ class MemoryPartitioner(CustomPartitionerFn):
         return hashlib.sha256(repr(told).encode()).hexdigest()
 
     def _parted(
-        self, gm: fx.GraphModule, joint_inputs: Sequence[object], kwargs: Mapping[str, Any]
-    ) -> tuple[fx.GraphModule, fx.GraphModule]:
-        parts: tuple[fx.GraphModule, fx.GraphModule] = min_cut_rematerialization_partition(gm, joint_inputs, **kwargs)
-        num_outputs = kwargs["num_fwd_outputs"]
-        joint = JointGraph(gm, num_outputs, parts[0])
+        self,
+        gm: fx.GraphModule,
+        own: _Parts,
+        policies: Policies,
+        is_region: bool,
+        kwargs: Mapping[str, Any],
+        sizes: Sizes,
+    ) -> _Parts:
+        num_outputs, static = kwargs["num_fwd_outputs"], kwargs.get("static_lifetime_input_indices") or ()
+        joint = JointGraph(gm, num_outputs, own[0], sizes=sizes)
         graph = with_fused_times(joint.graph, self._machine, self._fused_share)
-        lowered = LoweredStep(num_outputs)
+        keep, workspaces, ways = (*joint.once, *policies.kept, *self._keep), dict[Any, int](), list(_SETTINGS)
+        own_plan = self._plan(rewritten(graph, joint.run_again_in(own[1])).graph)
+        saving = SavingGraph(
+            joint=joint, graph=graph, peak_bytes=own_plan.peak_bytes[0], num_outputs=num_outputs, sizes=sizes
+        )
+
+        def planned(graph: Graph, limit: int) -> Plan:
+            return self._plan(graph, memory_limit=limit, keep=keep, **self._options)
+
+        if is_region:
+            return own if policies.is_fixed else self.regions.parted(own, own_plan, saving, planned)
+
+        def others(parts: _Parts, sizes: Sizes) -> int:
+            """What further runs keep."""
+            each = num_bytes(kept(parts[0], num_outputs, static), sizes)
+            return (self._runs - 1) * max(each, self._gradient_bytes)
 
         def fitted(plan: Plan, parts: _Parts, settings: Mapping[str, Any]) -> _Fitted:
             with inductor_config.patch(dict(settings)):
-                return _Fitted(plan, parts, settings, lowered.peak_bytes(*parts))
+                lowered, more = LoweredStep(*parts, num_outputs, sizes, workspaces), others(parts, sizes)
+            planned_bytes = plan.peak_bytes[0] + more
+            return _Fitted(plan, parts, settings, lowered, planned_bytes, lowered.peak_bytes(sizes) + more)
 
-        found = fitted(self._plan(rewritten(graph, joint.run_again_in(parts[1])).graph), parts, _SETTINGS[0])
+        def within(limit: int) -> Plan:
+            if self._runs == 1:
+                return planned(graph, limit)
+            room = (limit - saving.peak_bytes) // (self._runs - 1)
+            room -= num_bytes(kept(own[0], num_outputs, static), sizes) - num_bytes(saved(own[0], num_outputs), sizes)
+            peak = min(limit, saving.peak_bytes)
+            return planned(saving.saving_at_most(room, peak), peak)
+
+        def nearest(plan: Plan, parts: _Parts) -> _Fitted:
+            """With the first settings that keep the limit, or else with the best of them."""
+            tried = list[_Fitted]()
+            for settings in ways:
+                tried.append(fitted(plan, parts, settings))
+                if tried[-1].peak_bytes <= self._limit:
+                    return tried[-1]
+            least = min(each.peak_bytes for each in tried)
+            ways[:] = [each.settings for each in tried if each.peak_bytes <= _WORSE * least]
+            return min(tried, key=lambda each: each.peak_bytes)
+
+        # Graphs with regions are made again with other regions, and not with other plans.
+        found = nearest(own_plan, own) if self.regions.plans else fitted(own_plan, own, _SETTINGS[0])
+        self.regions.settle(found.peak_bytes, num_bytes(saved(own[0], num_outputs), sizes))
         tried = [found]
         if found.peak_bytes > self._limit:
-            keep, static = (*joint.once, *self._keep), kwargs.get("static_lifetime_input_indices") or ()
-            ways = list(_SETTINGS)
-
-            def planned(limit: int) -> Plan:
-                return self._plan(graph, memory_limit=limit, keep=keep, **self._options)
-
-            def nearest(plan: Plan) -> _Fitted:
-                """With the first settings that keep the limit, or else with the best of them."""
-                parts, tried = joint.parted(plan.reruns, static), list[_Fitted]()
-                for settings in ways:
-                    tried.append(fitted(plan, parts, settings))
-                    if tried[-1].peak_bytes <= self._limit:
-                        return tried[-1]
-                least = min(each.peak_bytes for each in tried)
-                ways[:] = [each.settings for each in tried if each.peak_bytes <= _WORSE * least]
-                return min(tried, key=lambda each: each.peak_bytes)
-
-            tried = _tried(self._limit, planned, nearest)
-            within = [each for each in tried if each.peak_bytes <= self._limit]
-            if not within:
-                least = min(each.peak_bytes for each in (found, *tried))
-                raise InputError(
-                    f"no plan was found for a training step within {format_bytes(self._limit)}; the one nearest to it "
-                    f"takes {format_bytes(least)}{self._beside}"
-                )
-            found = min(within, key=lambda each: each.plan.step_time_ns)
+            policies.check(format_bytes(self._limit))
+            tried = _tried(
+                self._limit, within, lambda plan: nearest(plan, joint.parted(saving.reruns(plan.reruns), static))
+            )
+            found = self._chosen([found, *tried], policies.advice)
         self._settings = found.settings
-        saved = _saved_bytes(found.parts[0], num_outputs)
+        chosen = found
+
+        def saved_with(sizes: Sizes) -> int:
+            return num_bytes(saved(chosen.parts[0], num_outputs), sizes)
+
         self.graphs.append(
-            FittedGraph(plan=found.plan, saved_bytes=saved, peak_bytes=found.peak_bytes, num_tried=len(tried))
+            FittedGraph(
+                plan=found.plan,
+                saved_bytes=saved_with(sizes),
+                peak_bytes=found.peak_bytes,
+                num_tried=len(tried),
+                regions=tuple(self.regions.plans),
+                saved_with=saved_with,
+                peak_with=lambda sizes: chosen.lowered.peak_bytes(sizes) + others(chosen.parts, sizes),
+            )
         )
         return found.parts
+
+    def _chosen(self, tried: Sequence[_Fitted], advice: str) -> _Fitted:
+        """The fastest that keeps the limit."""
+        fits = [each for each in tried if each.peak_bytes <= self._limit]
+        if not fits:
+            nearest = min(each.peak_bytes for each in tried)
+            raise InputError(
+                f"no plan was found for a training step within {format_bytes(self._limit)}; the one nearest to it "
+                f"takes {format_bytes(nearest)}{self._beside}{advice}"
+            )
+        return min(fits, key=lambda each: each.plan.step_time_ns)
 
     def _plan(self, graph: Graph, **options: Any) -> Plan:
         return make_plan(graph, self._machine, solver="input-order", **options)
@@ -187,11 +275,13 @@ _Parts = tuple[fx.GraphModule, fx.GraphModule]
 
 
 class _Fitted(NamedTuple):
-    """A plan, its parts, and what they hold at the most when Inductor compiles them with such settings."""
+    """A plan, its parts, and what they hold at the most, by the plan and when Inductor compiles them with settings."""
 
     plan: Plan
     parts: _Parts
     settings: Mapping[str, Any]
+    lowered: LoweredStep
+    planned_bytes: int
     peak_bytes: int
 
 
@@ -208,14 +298,17 @@ def _tried(limit: int, planned: Callable[[int], Plan], lowered: Callable[[Plan],
         plan = planned(asked)
         if plan.status == "infeasible":
             found_none = asked
+            if not tried:
+                # It may take less than is planned, and else says what limit is near.
+                tried.append(lowered(plan))
         elif any(plan.reruns == each.plan.reruns for each in tried):
             break
         else:
             tried.append(lowered(plan))
         within = [each for each in tried if each.peak_bytes <= limit]
-        beyond = [each.plan.peak_bytes[0] for each in tried if each.peak_bytes > limit]
+        beyond = [each.planned_bytes for each in tried if each.peak_bytes > limit]
         if within:
-            lower = max(each.plan.peak_bytes[0] for each in within)
+            lower = max(each.planned_bytes for each in within)
             spare = limit - max(each.peak_bytes for each in within)
             upper = min(beyond, default=lower + 2 * spare)
             if spare < _SPARE * limit:
@@ -230,9 +323,3 @@ def _tried(limit: int, planned: Callable[[int], Plan], lowered: Callable[[Plan],
         if upper - asked < step:
             break
     return tried
-
-
-def _saved_bytes(forward: fx.GraphModule, num_outputs: int) -> int:
-    """What forward returns behind its results, other than its arguments."""
-    saved = forward.graph.output_node().args[0][num_outputs:]
-    return sum(node.meta["val"].untyped_storage().nbytes() for node in dict.fromkeys(saved) if node.op != "placeholder")

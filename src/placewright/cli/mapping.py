@@ -50,10 +50,10 @@ def map_command(
 ) -> int:
     """Find in which memory level of a chip every tensor lives."""
     from placewright.api.maps import map_memory
-    from placewright.cli.exit_codes import Interruption
     from placewright.cli.outputs import check_outputs
     from placewright.cli.progress import watched
     from placewright.memory_levels.words import format_ps
+    from placewright.support.interruption import Interruption
     from placewright.terminal.map_summary import map_summary
     from placewright.terminal.map_tables import map_tables
 

@@ -113,10 +113,10 @@ def plan(
     """Find where each op runs, in what order, and when tensors move."""
     from placewright.analysis.advice import shortage_words
     from placewright.api import functions
-    from placewright.cli.exit_codes import Interruption
     from placewright.cli.outputs import check_outputs
     from placewright.cli.progress import announce_effort, watched
     from placewright.methods.plugins import load_plugins
+    from placewright.support.interruption import Interruption
 
     goal = parse_objective(objective)
     load_plugins(plugin or ())

@@ -34,14 +34,14 @@ def watched(model: str, words: Callable[[int], str]) -> Iterator[OnProgress | No
 
     words: the best so far as text.
     """
-    if not is_watched():
-        yield None
-        return
-    from rich.console import Console
+    with staged() as show:
+        show(f"reading {model}")
+        yield following(show, words)
 
-    console = Console(stderr=True, highlight=False, markup=False)
-    with console.status(f"reading {printable(model)}") as status:
-        yield lambda progress: status.update(progress_line(progress, words))
+
+def following(show: Show, words: Callable[[int], str]) -> OnProgress | None:
+    """Shows how a search gets on; None when stderr is no terminal. words: the best so far as text."""
+    return (lambda progress: show(progress_line(progress, words))) if is_watched() else None
 
 
 def announce_effort(solver: str, time_limit: str | None) -> None:

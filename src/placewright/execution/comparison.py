@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from placewright.plans.record import Plan, ScheduledOp
+from placewright.support.quantities import signed_percent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -336,4 +337,4 @@ def difference(planned: int, measured: int) -> str:
     if not planned:
         return ""
     ratio = measured / planned
-    return f"{ratio - 1:+.1%}" if ratio < _MANY_TIMES else f"{ratio:,.0f} times"
+    return signed_percent(ratio - 1) if ratio < _MANY_TIMES else f"{ratio:,.0f} times"

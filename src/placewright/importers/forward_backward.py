@@ -11,11 +11,14 @@ from placewright.graph import Graph, Op, Tensor
 from placewright.importers.builder import tensor_bytes
 
 #: Of what keeps a state, and how much: what `states_of` knows.
-StepOptimizer = Literal["adam", "adam8bit", "sgd", "sgd-momentum"]
+StepOptimizer = Literal["adam", "adam-amsgrad", "adam8bit", "sgd", "sgd-momentum"]
+#: How PyTorch takes a step: in one kernel that makes nothing new, for all parameters at once, or for one after another.
+Stepping = Literal["fused", "foreach", "each"]
 
 #: bitsandbytes keeps float32 states for parameters of fewer elements, and one float32 constant for each block of this
 #: many others: Optimizer2State.init_state of version 0.44 and later (pull request 1365 made blocks of 2048 smaller).
 _LEAST_8BIT, _BLOCK = 4096, 256
+_DROPOUT = "aten.native_dropout.default"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,15 +45,18 @@ def states_of(optimizer: StepOptimizer, parameter: Tensor) -> list[Tensor]:
         return []
     if optimizer == "sgd-momentum":
         return [state("momentum_buffer", parameter.shape, own, tensor_bytes(shape, own))]
-    if optimizer == "adam" or count < _LEAST_8BIT:
-        dtype = own if optimizer == "adam" else "float32"
-        return [state(name, parameter.shape, dtype, tensor_bytes(shape, dtype)) for name in ("exp_avg", "exp_avg_sq")]
+    if optimizer != "adam8bit" or count < _LEAST_8BIT:
+        dtype = "float32" if optimizer == "adam8bit" else own
+        names = ("exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if optimizer == "adam-amsgrad" else []))
+        return [state(name, parameter.shape, dtype, tensor_bytes(shape, dtype)) for name in names]
     blocks = -(-count // _BLOCK)
     codes = [state(name, parameter.shape, "uint8", count) for name in ("state1", "state2")]
     return [*codes, *(state(name, (blocks,), "float32", 4 * blocks) for name in ("absmax1", "absmax2"))]
 
 
-def training_step(passes: ForwardBackward, optimizer: StepOptimizer, accumulation: int = 1) -> Graph:
+def training_step(
+    passes: ForwardBackward, optimizer: StepOptimizer, accumulation: int = 1, stepping: Stepping = "fused"
+) -> Graph:
     """A step of several forward and backward passes, whose gradients are added up, and of the optimizer behind them.
 
     accumulation: how many passes. With several, their ops have "#1", "#2" ... behind their names, and all gradients are
@@ -62,16 +68,31 @@ def training_step(passes: ForwardBackward, optimizer: StepOptimizer, accumulatio
         step.add_pass("", is_last=True)
     for number in range(1, accumulation + 1) if accumulation > 1 else ():
         step.add_pass(f"#{number}", is_last=number == accumulation)
-    return step.done(optimizer)
+    return step.done(optimizer, stepping)
 
 
-def last_pass(passes: ForwardBackward, optimizer: StepOptimizer) -> Graph:
+def last_pass(passes: ForwardBackward, optimizer: StepOptimizer | None, stepping: Stepping = "fused") -> Graph:
     """The last pass of a step of several, with the optimizer: where the gradients of the others are held throughout,
-    and its own are added to them. Its ops have the names of the pass."""
+    and its own are added to them. Its ops have the names of the pass. Without an optimizer it is a pass before it."""
     step = _Step(passes)
     step.hold_gradients()
     step.add_pass("", is_last=True)
-    return step.done(optimizer)
+    return step.done(optimizer, stepping)
+
+
+def in_eager(passes: ForwardBackward, *, on_cpu: bool) -> ForwardBackward:
+    """The pass as a loop in eager PyTorch holds it: its inputs to the end; on CPUs masks of dropout as numbers of the
+    dtype of what they are for, where GPUs have one byte each."""
+    graph = passes.graph
+    tensors = list(graph.tensors)
+    for op in graph.ops:
+        if op.kind == "input":
+            (given,) = op.outputs
+            tensors[given] = replace(tensors[given], is_output=True)
+        if on_cpu and op.target == _DROPOUT and len(op.outputs) == 2:
+            made, mask = (tensors[tensor] for tensor in op.outputs)
+            tensors[op.outputs[1]] = replace(mask, dtype=made.dtype, size_bytes=made.size_bytes)
+    return replace(passes, graph=replace(graph, tensors=tuple(tensors)))
 
 
 class _Step:
@@ -110,11 +131,14 @@ class _Step:
         for parameter, gradient in self.gradients:
             made_of.setdefault(self.graph.producer_of[gradient], []).append(parameter)
         gradient_of, is_further = dict(self.gradients), bool(self.total)
+        keeps_indices = not suffix and not self.tensors
         self._add_tensors(suffix, is_last=is_last)
         place: dict[int, int] = {}
         for number, op in enumerate(self.graph.ops):
             place[number] = self._op(
-                replace(
+                op
+                if keeps_indices
+                else replace(
                     op,
                     name=f"{op.name}{suffix}",
                     inputs=tuple(self.now[tensor] for tensor in op.inputs),
@@ -129,12 +153,22 @@ class _Step:
         assert len(self.ops) > first
         self._overwrite()
 
-    def done(self, optimizer: StepOptimizer) -> Graph:
+    def done(self, optimizer: StepOptimizer | None, stepping: Stepping) -> Graph:
         """The graph, with the optimizer's ops at its end."""
-        for parameter, _ in self.gradients:
-            self._add_optimizer(optimizer, parameter)
+        if optimizer is not None:
+            self._add_optimizers(optimizer, stepping)
         metadata = {**self.graph.metadata, "mode": "training", "optimizer": optimizer}
         return replace(self.graph, ops=tuple(self.ops), tensors=tuple(self.tensors), metadata=metadata)
+
+    def _add_optimizers(self, optimizer: StepOptimizer, stepping: Stepping) -> None:
+        # Adam takes the roots of its second moments; SGD computes in place.
+        roots = 0 if stepping == "fused" or not optimizer.startswith("adam") or optimizer == "adam8bit" else 1
+        sizes = [roots * self.graph.tensors[parameter].size_bytes for parameter, _ in self.gradients]
+        at_once = [sum(sizes), *[0] * (len(sizes) - 1)]
+        # One after another, a root and the root divided by its correction are there at a time.
+        workspaces = at_once if stepping == "foreach" else [2 * size for size in sizes]
+        for (parameter, _), workspace in zip(self.gradients, workspaces, strict=True):
+            self._add_optimizer(optimizer, parameter, workspace)
 
     def _add_tensors(self, suffix: str, *, is_last: bool) -> None:
         fresh: list[int] = []
@@ -146,11 +180,13 @@ class _Step:
             fresh.append(index)
             self.now[index] = len(self.tensors)
             is_output = tensor.is_output and is_last and index not in self._is_gradient
-            self.tensors.append(replace(tensor, name=f"{tensor.name}{suffix}", is_output=is_output))
+            is_same = not suffix and is_output == tensor.is_output
+            copy = tensor if is_same else replace(tensor, name=f"{tensor.name}{suffix}", is_output=is_output)
+            self.tensors.append(copy)
             self.base.append(-1)
         for index in fresh:
             alias = self.graph.tensors[index].alias_of
-            if alias is not None:
+            if alias is not None and self.now[alias] != alias:
                 self.tensors[self.now[index]] = replace(self.tensors[self.now[index]], alias_of=self.now[alias])
         for index in fresh:
             self._base_of(self.now[index])
@@ -196,7 +232,7 @@ class _Step:
             )
             self.total[parameter] = added
 
-    def _add_optimizer(self, optimizer: StepOptimizer, parameter: int) -> None:
+    def _add_optimizer(self, optimizer: StepOptimizer, parameter: int, workspace: int) -> None:
         like = self.graph.tensors[parameter]
         states = states_of(optimizer, like)
         old, gradient = self.now[parameter], self.total[parameter]
@@ -220,6 +256,7 @@ class _Step:
                 attributes=attributes,
                 module=like.name.rpartition(".")[0],
                 phase="optimizer",
+                workspace_bytes=workspace,
             )
         )
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from placewright.machine import Device, Machine
-from placewright.machines.presets import DevicePreset, find_preset, list_presets
+from placewright.machines.presets import DevicePreset, find_preset, preset_of_driver
 from placewright.machines.topology import all_to_all, assemble, default_link, number_devices
 from placewright.support.errors import InputError
 
@@ -77,14 +77,14 @@ def _query_gpus() -> str:
 
 def gpu_presets(smi_output: str) -> Iterator[DevicePreset]:
     """One preset per line "name, MiB", with that memory. Raises InputError for a GPU no preset describes."""
-    by_driver_name = {name: preset for preset in list_presets() for name in preset.driver_names}
     for row in csv.reader(smi_output.splitlines(), skipinitialspace=True):
         if len(row) != 2 or not row[1].strip().isdecimal():
             raise InputError(f"nvidia-smi printed '{', '.join(row)}' instead of a name and a memory size")
-        preset = by_driver_name.get(row[0])
+        name, memory = row[0], int(row[1]) * 2**20
+        preset = preset_of_driver(name, memory)
         if preset is None:
-            raise InputError(f"nvidia-smi lists '{row[0]}', which no preset describes: describe it in a devices.toml")
-        yield replace(preset, device=replace(preset.device, memory_bytes=int(row[1]) * 2**20))
+            raise InputError(f"nvidia-smi lists '{name}', which no preset describes: describe it in a devices.toml")
+        yield replace(preset, device=replace(preset.device, memory_bytes=memory))
 
 
 def cpu_presets(cpuinfo: str, meminfo: str) -> list[DevicePreset]:

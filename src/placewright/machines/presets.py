@@ -66,6 +66,12 @@ def find_preset(name: str) -> DevicePreset:
     return by_name[name.lower()]
 
 
+def preset_of_driver(name: str, memory_bytes: int) -> DevicePreset | None:
+    """The preset of what the driver calls so, of several the one whose memory is nearest; None where there is none."""
+    named = [preset for preset in list_presets() if name in preset.driver_names]
+    return min(named, key=lambda preset: abs((preset.device.memory_bytes or 0) - memory_bytes), default=None)
+
+
 def find_link(name: str) -> LinkPreset:
     """The link preset of this name, in any case. Raises InputError that suggests the nearest."""
     by_name = {preset.name: preset for preset in list_links()}

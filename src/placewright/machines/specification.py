@@ -1,12 +1,13 @@
-"""Machines in one word: "2xh100", "cpu+2xk80", "4xa100-80g/nvlink", "4xh100@graphs", "2xideal/free".
+"""Machines in one word: "2xh100", "cpu+2xk80", "4xa100-80g/nvlink", "4xh100@graphs", "2xideal/free", "rtx3090:12GiB".
 
-specification = group ("+" group)* ["/" link] ["@" launch];  group = [count "x"] device;  device and link are names of
-presets, launch says who launches work.
+specification = group ("+" group)* ["/" link] ["@" launch];  group = [count "x"] device [":" memory];  device and link
+are names of presets, memory is what it has instead, launch says who launches work.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import cast, get_args
@@ -17,8 +18,10 @@ from placewright.machines.devices_file import read_machine_file
 from placewright.machines.presets import DevicePreset, find_preset, list_presets
 from placewright.machines.topology import all_to_all, assemble, check_count, default_link, named_link, number_devices
 from placewright.support.errors import InputError, did_you_mean, shown
+from placewright.support.quantities import parse_bytes
 
-_GROUP = re.compile(r"(?:([0-9]{1,9})x)?([^\s+/@]+)", re.IGNORECASE)
+#: A count, a device, and its memory with its unit: "h100:4" would rather be four.
+_GROUP = re.compile(r"(?:([0-9]{1,9})x)?([^\s+/@]+?)(?::([0-9.]+[kmgt]i?b))?", re.IGNORECASE)
 
 
 def load_machine(specification: str | Path) -> Machine:
@@ -79,7 +82,10 @@ def _parse_group(group: str, text: str) -> tuple[int, DevicePreset]:
     count = int(match[1] or 1)
     if count == 0:
         raise InputError(f"machine '{shown(text)}' asks for 0 of '{shown(match[2])}'")
-    return count, find_preset(match[2])
+    preset = find_preset(match[2])
+    if match[3]:
+        preset = replace(preset, device=replace(preset.device, memory_bytes=parse_bytes(match[3])))
+    return count, preset
 
 
 _LISTED = re.compile(r"[,+]")

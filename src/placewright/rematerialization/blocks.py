@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from placewright.graph import Graph
@@ -14,16 +15,22 @@ from placewright.rematerialization.reruns import Rerun
 Block = tuple[int, ...]
 
 
-def module_blocks(graph: Graph) -> list[Block]:
+def module_blocks(graph: Graph) -> dict[str, Block]:
     """The ops of forward by the repeated module they belong to ("encoder.layer.3"), in the order of the graph.
 
-    A module is repeated where a number ends its path. Ops of no such module belong to no block.
+    A module is repeated where a number ends its path. One that holds no others is a layer of its parent, which is the
+    block then. Ops of no such module belong to no block.
     """
     found: dict[str, list[int]] = {}
     for index, op in enumerate(graph.ops):
         if op.phase == "forward" and op.kind != "view" and (path := _repeated(op.module)):
             found.setdefault(path, []).append(index)
-    return [tuple(ops) for ops in found.values()]
+    blocks: dict[str, list[int]] = {}
+    for path, ops in found.items():
+        is_layer = all(graph.ops[op].module == path for op in ops)
+        if name := path.rpartition(".")[0] if is_layer else path:
+            blocks.setdefault(name, []).extend(ops)
+    return {name: tuple(sorted(ops)) for name, ops in blocks.items()}
 
 
 def _repeated(module: str) -> str:
@@ -42,8 +49,9 @@ def merged(blocks: Sequence[Block], count: int) -> list[Block]:
 def checkpointed(problem: Problem, blocks: Sequence[Block]) -> tuple[Rerun, ...]:
     """The reruns of a step in which every block is checkpointed, in their order.
 
-    What another op of forward reads of a block is held. Of the rest, what backward reads is made again, all of a block
-    at once, right before backward reads the first of it. Ops that must not run again are left as they are.
+    What another op of forward reads of a block is held until it has been read there and by the backward of those
+    readers. What the block's own backward reads is made again, all of a block at once, right before the first of it is
+    read. Ops that must not run again are left as they are.
     """
     graph = problem.graph
     until = dict(zip(problem.lowered.graph_op.tolist(), again_before(problem).tolist(), strict=True))
@@ -56,6 +64,25 @@ def checkpointed(problem: Problem, blocks: Sequence[Block]) -> tuple[Rerun, ...]
         for op, tensors in runs
         if until[op] > place[before]
     )
+
+
+def with_inputs_held(again: Problem, graph: Graph, blocks: Sequence[Block]) -> Problem:
+    """The step in which what a checkpointed block is given is held to the end of its backward, as PyTorch holds it to
+    call the block again. again: with the reruns of the blocks of the graph as ops."""
+    inputs = [list(op.inputs) for op in again.graph.ops]
+    place = {op.name: index for index, op in enumerate(again.graph.ops)}
+    last: dict[str, int] = {}
+    for op in graph.ops:
+        if op.phase == "backward" and op.kind != "view":
+            last[_repeated(op.module)] = place[op.name]
+    for block in blocks:
+        own = set(block)
+        end = max((last.get(_repeated(graph.ops[op].module), -1) for op in block), default=-1)
+        given = {graph.base_of[tensor] for op in block for tensor in graph.ops[op].inputs}
+        if end >= 0:
+            inputs[end] += [tensor for tensor in given if graph.producer_of[tensor] not in {-1, *own}]
+    ops = (replace(op, inputs=tuple(each)) for op, each in zip(again.graph.ops, inputs, strict=True))
+    return replace(again, graph=replace(again.graph, ops=tuple(ops)))
 
 
 def _readers(graph: Graph) -> dict[int, list[int]]:
@@ -71,30 +98,29 @@ def _readers(graph: Graph) -> dict[int, list[int]]:
 def _of_block(
     graph: Graph, block: Block, readers: dict[int, list[int]]
 ) -> tuple[int, list[tuple[int, tuple[str, ...]]]]:
-    """Before which op a block runs again, and what of it: ops with the tensors that are taken from them."""
-    own = set(block)
-    inside = {
-        tensor: op
-        for op in block
-        for tensor in _made(graph, op)
-        if all(graph.ops[reader].phase != "forward" or reader in own for reader in readers.get(tensor, ()))
-    }
+    """Before which op a block runs again, and what of it: ops with the tensors that they make."""
+    modules = {_repeated(graph.ops[op].module) for op in block}
+    made = {tensor for op in block for tensor in _made(graph, op)}
     asked = [
         (reader, tensor)
-        for tensor in inside
+        for tensor in made
         for reader in readers.get(tensor, ())
         if graph.ops[reader].phase != "forward"
     ]
-    wanted = {tensor for _, tensor in asked}
+    # What the block hands on is held for those who read it, and still made again for the block's own backward.
+    before = min(
+        (reader for reader, _ in asked if _repeated(graph.ops[reader].module) in modules), default=len(graph.ops)
+    )
+    wanted = {tensor for tensor in made if any(reader >= before for reader in readers.get(tensor, ()))}
     for op in reversed(block):
         if wanted.intersection(_made(graph, op)):
-            wanted |= {base for tensor in graph.ops[op].inputs if (base := graph.base_of[tensor]) in inside}
+            wanted |= {base for tensor in graph.ops[op].inputs if (base := graph.base_of[tensor]) in made}
     runs = [
-        (op, tuple(graph.tensors[tensor].name for tensor in taken))
+        (op, tuple(graph.tensors[tensor].name for tensor in _made(graph, op)))
         for op in block
-        if (taken := [tensor for tensor in _made(graph, op) if tensor in wanted])
+        if wanted.intersection(_made(graph, op))
     ]
-    return min((reader for reader, _ in asked), default=0), runs
+    return before, runs
 
 
 def _made(graph: Graph, op: int) -> Iterator[int]:

@@ -13,7 +13,7 @@ from placewright.report.baselines import baselines_section
 from placewright.report.columns import embedded_json
 from placewright.report.devices import devices_table
 from placewright.report.layer_table import layers_section
-from placewright.report.markup import Markup, element, escaped, page, section
+from placewright.report.markup import Markup, element, escaped, in_closure, page, section
 from placewright.report.run_section import run_section
 from placewright.support.errors import InputError, shown
 from placewright.support.files import write_atomically
@@ -22,6 +22,7 @@ from placewright.support.quantities import format_bytes
 
 #: The page's script, in the order in which its parts build on each other; one closure holds them all.
 SCRIPTS = (
+    "elements.js",
     "format.js",
     "data.js",
     "colours.js",
@@ -38,6 +39,7 @@ SCRIPTS = (
     "touch.js",
     "overflow.js",
     "peak.js",
+    "theme.js",
     "page.js",
 )
 
@@ -66,7 +68,6 @@ def write_report(plan: Plan, path: str | Path, *, run: AnyRun | None = None) -> 
 @collection_paused()
 def html_of(plan: Plan, run: AnyRun | None = None) -> str:
     """The page as text: sections written here, and the plan's columns for the script that draws the rest."""
-    script = "\n".join(page(name) for name in SCRIPTS)
     return Template(page("template.html")).substitute(
         title=escaped(f"{title_words(plan)} on {plan.machine.name}"),
         style=page("report.css"),
@@ -78,7 +79,7 @@ def html_of(plan: Plan, run: AnyRun | None = None) -> str:
         ops=tables.longest_ops(plan),
         provenance=tables.provenance(plan),
         data=embedded_json(plan, run),
-        script=f"(() => {{\n'use strict';\n{script}\n}})();",
+        script=in_closure(*SCRIPTS),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from placewright.plans.record import BaselineOutcome, Plan
 from placewright.problem.objective import Metrics, format_objective
 from placewright.report.markup import Markup, element, joined
-from placewright.support.quantities import format_bytes
+from placewright.support.quantities import change, format_bytes
 
 
 def baselines_section(plan: Plan) -> Markup:
@@ -68,7 +68,7 @@ def _bar(plan: Plan, names: Sequence[str], metrics: Metrics, widest: int) -> Mar
     if hatched:
         told += f", {format_bytes(over)} over the limit"
     elif not own and reached:
-        told += f", {value / reached - 1:+.1%}" if value != reached else ", the same"
+        told += f", {change(value, reached)}" if value != reached else ", the same"
     bar = element("span", class_="fill hatched" if hatched else "fill", style=f"width:{value / widest:.3%}")
     return _row(names, told, bar, own=own)
 

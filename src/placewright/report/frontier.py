@@ -2,43 +2,57 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from string import Template
 
-from placewright.analysis.alternatives import Alternatives
-from placewright.analysis.frontier import Frontier, Rival
-from placewright.report.alternatives import alternatives_html, alternatives_section
-from placewright.report.markup import Markup, cell, element, escaped, figure, joined, number, page, table
+from placewright.analysis.frontier import Frontier, FrontierPoint, Rival
+from placewright.report.markup import (
+    Markup,
+    cell,
+    element,
+    figure,
+    joined,
+    number,
+    scrolled,
+    section,
+    still_page,
+    table,
+)
 from placewright.support.files import write_atomically
-from placewright.support.quantities import format_bytes, format_time_ns
+from placewright.support.quantities import change, format_bytes, format_time_ns, proven_change, round_marks
 
-#: Of the drawing's own coordinates.
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 920.0, 380.0, 80.0, 40.0, 18.0, 44.0
-_NUM_TICKS = 5
+#: Of the drawing's own coordinates: in a wide window and in a narrow one, where letters are as large.
+_SIZES = {"wide": (920.0, 380.0), "narrow": (400.0, 320.0)}
+_LEFT, _RIGHT, _TOP, _BOTTOM = 72.0, 24.0, 14.0, 44.0
+#: Left of the least limit that there can be, as a share of the axis.
+_MARGIN = 0.06
 
 
-def write_frontier_report(found: Frontier | Alternatives, path: str | Path) -> None:
+def write_frontier_report(found: Frontier, path: str | Path) -> None:
     """Write the page: one HTML file that loads nothing over the network.
 
     Raises InputError when the file cannot be written.
     """
-    text = alternatives_html(found) if isinstance(found, Alternatives) else frontier_html(found)
-    write_atomically(path, text.encode("utf-8", "replace"))
+    write_atomically(path, frontier_html(found).encode("utf-8", "replace"))
 
 
 def frontier_html(found: Frontier) -> str:
     """The page as text."""
-    return Template(page("frontier.html")).substitute(
-        title=escaped(f"{found.graph} on {found.machine}"),
-        style=page("report.css"),
-        own_style=page("frontier.css"),
-        heading=_heading(found),
-        figures=_figures(found),
-        chart=_chart(found),
-        points=_points(found),
-        rivals=_rivals(found),
-        alternatives="" if found.alternatives is None else alternatives_section(found.alternatives),
+    title = f"{found.graph} on {found.machine}"
+    return still_page(
+        title,
+        "placewright fit",
+        _heading(found),
+        joined(
+            [
+                element("section", _figures(found), aria_label="Result"),
+                section("chart", "Step time within each limit", _chart(found)),
+                section("limits", "Limits", scrolled(_points(found))),
+                section("rivals", "Without a plan", scrolled(_rivals(found))),
+            ]
+        ),
+        style="fit.css",
     )
 
 
@@ -57,73 +71,110 @@ def _heading(found: Frontier) -> Markup:
 
 
 def _figures(found: Frontier) -> Markup:
-    smallest, fastest = found.points[0], format_time_ns(found.step_time_ns)
-    share = f"{smallest.share:.0%} of the peak with everything kept"
-    proven = f", at least {smallest.least_extra_time:.1%} (proven)" if smallest.least_extra_time > 0 else ""
-    slower = f"{smallest.extra_time:.1%} more time{proven}"
+    smallest = found.points[0]
     needs = f"'{found.least_possible_op}' needs that much while it runs, whatever runs again."
+    share = f"{smallest.share:.0%} of the peak with everything kept"
     shown = [
-        figure("Smallest limit found", format_bytes(found.least_found_bytes), share, slower, kind="figure main"),
+        _answer(found),
+        figure("Smallest limit found", format_bytes(found.least_found_bytes), share, _more_time(found, smallest)),
         figure("No plan fits into less than", format_bytes(found.least_possible_bytes), needs),
-        figure("Everything kept", format_bytes(found.peak_bytes), f"takes {fastest}"),
     ]
     return element("div", *shown, class_="fit-figures")
 
 
-class _Scale:
-    """From bytes and times to places in the drawing: both axes hold all points, and the bytes begin at 0."""
+def _answer(found: Frontier) -> Markup:
+    """Whether the step fits the device, and what it takes to."""
+    kept = f"{format_bytes(found.peak_bytes)} and {format_time_ns(found.step_time_ns)} with everything kept"
+    memory = found.memory_bytes
+    if memory is None:
+        return figure("Everything kept", format_bytes(found.peak_bytes), f"takes {format_time_ns(found.step_time_ns)}")
+    label = f"In the {format_bytes(memory)} of {found.machine}"
+    if found.peak_bytes <= memory:
+        return figure(label, "fits as it is", kept, kind="figure main")
+    within = [point for point in found.points if point.limit_bytes <= memory]
+    if not within:
+        return figure(label, "does not fit", kept, kind="figure main bad")
+    reached = format_time_ns(within[-1].step_time_ns)
+    return figure(label, reached, _more_time(found, within[-1]), kept, kind="figure main")
 
-    def __init__(self, found: Frontier) -> None:
+
+def _more_time(found: Frontier, point: FrontierPoint) -> str:
+    least = proven_change(point.least_time_ns, found.step_time_ns)
+    proven = "" if least == "none" else f", at least {least.removeprefix('+')} (proven)"
+    return f"{change(point.step_time_ns, found.step_time_ns).removeprefix('+')} more time{proven}"
+
+
+class _Scale:
+    """From bytes and times to places in the drawing: both axes begin near the points."""
+
+    def __init__(self, found: Frontier, width: float, height: float) -> None:
         times = [point.step_time_ns for point in found.points] + [rival.step_time_ns for rival in found.rivals]
         times += [point.least_time_ns for point in found.points]
-        self.low, high = min(found.step_time_ns, *times), max(times)
-        self.high = max(high, self.low + 1) + max(1, (high - self.low) // 20)
-        self.most = max(found.peak_bytes, *(rival.peak_bytes for rival in found.rivals), 1)
+        low, high = min(found.step_time_ns, *times), max(found.step_time_ns, *times)
+        self.low, self.high = low, high + max(1, (high - low) // 20)
+        sizes = [found.peak_bytes, found.least_possible_bytes, *(rival.peak_bytes for rival in found.rivals)]
+        self.most = max(*sizes, 1)
+        self.least = max(0.0, min(sizes) - _MARGIN * (self.most - min(sizes)))
+        self.width, self.height = width, height
 
     def x(self, size: float) -> float:
-        return _LEFT + size / self.most * (_WIDTH - _LEFT - _RIGHT)
+        return _LEFT + (size - self.least) / (self.most - self.least or 1) * (self.width - _LEFT - _RIGHT)
 
     def y(self, time: float) -> float:
-        return _TOP + (self.high - time) / (self.high - self.low) * (_HEIGHT - _TOP - _BOTTOM)
+        return _TOP + (self.high - time) / (self.high - self.low) * (self.height - _TOP - _BOTTOM)
 
 
 def _chart(found: Frontier) -> Markup:
-    scale = _Scale(found)
-    best = [(point.limit_bytes, point.step_time_ns) for point in found.points]
-    proven = [(point.limit_bytes, point.least_time_ns) for point in found.points]
-    # The ground where no plan can be.
-    width = scale.x(found.least_possible_bytes) - _LEFT
-    height = _HEIGHT - _TOP - _BOTTOM
-    drawing = element(
-        "svg",
-        element("title", "step time within each memory limit"),
-        *_axes(scale),
-        element("rect", x=f"{_LEFT:g}", y=f"{_TOP:g}", width=f"{width:.1f}", height=f"{height:g}", class_="ground"),
-        element("polyline", points=_places(scale, proven), class_="proven"),
-        element("polyline", points=_places(scale, best), class_="best"),
-        *(_dot(scale, size, time, "best-dot", "planned") for size, time in best),
-        *(_rival_dot(scale, each) for each in found.rivals),
-        viewBox=f"0 0 {_WIDTH:g} {_HEIGHT:g}",
-        role="img",
-    )
     keys = [("best-key", "planned"), ("proven-key", "no plan is faster (proven)"), ("rival-key", "without a plan")]
     several = any(each.accumulation > 1 for each in found.rivals)
     keys += [("accumulated-key", "gradients accumulated")] if several else []
     shown = (element("li", element("span", class_=f"key {kind}"), text) for kind, text in keys)
     no_plan = "no plan of one pass fits (proven)" if several else "no plan fits (proven)"
     impossible = element("li", element("span", class_="key ground-key"), no_plan)
-    return joined([element("ul", *shown, impossible, class_="fit-keys"), drawing])
+    note = element("p", "Neither axis begins at 0.", class_="muted note")
+    drawings = (_drawing(found, name, *size) for name, size in _SIZES.items())
+    return joined([element("ul", *shown, impossible, class_="fit-keys"), *drawings, note])
+
+
+def _drawing(found: Frontier, name: str, width: float, height: float) -> Markup:
+    scale = _Scale(found, width, height)
+    best = [(point.limit_bytes, point.step_time_ns) for point in found.points]
+    proven = [(point.limit_bytes, point.least_time_ns) for point in found.points]
+    # The ground where no plan can be.
+    ground = f"{max(0.0, scale.x(found.least_possible_bytes) - _LEFT):.1f}"
+    deep = f"{height - _TOP - _BOTTOM:g}"
+    return element(
+        "svg",
+        element("title", "step time within each memory limit"),
+        element("rect", x=f"{_LEFT:g}", y=f"{_TOP:g}", width=ground, height=deep, class_="ground"),
+        *_axes(scale),
+        element("polyline", points=_places(scale, proven), class_="proven"),
+        element("polyline", points=_places(scale, best), class_="best"),
+        *(_dot(scale, size, time, "best-dot", "planned") for size, time in best),
+        *(_rival_dot(scale, each) for each in found.rivals),
+        viewBox=f"0 0 {width:g} {height:g}",
+        role="img",
+        class_=f"curve {name}",
+    )
 
 
 def _axes(scale: _Scale) -> Iterator[Markup]:
-    for tick in range(_NUM_TICKS + 1):
-        size, time = scale.most * tick // _NUM_TICKS, scale.low + (scale.high - scale.low) * tick // _NUM_TICKS
-        x, y = f"{scale.x(size):.1f}", f"{scale.y(time):.1f}"
-        yield element("line", x1=f"{_LEFT:g}", x2=f"{_WIDTH - _RIGHT:g}", y1=y, y2=y, class_="grid")
-        yield element("text", format_time_ns(time), x=f"{_LEFT - 8:g}", y=y, class_="tick time")
-        yield element("text", format_bytes(size), x=x, y=f"{_HEIGHT - 24:g}", class_="tick")
-    middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    yield element("text", "memory limit", x=f"{middle:g}", y=f"{_HEIGHT - 6:g}", class_="tick")
+    bottom, right = scale.height - _BOTTOM, scale.width - _RIGHT
+    for time, text in round_marks(scale.low, scale.high, _num_marks(scale.height) + 2, kind="time"):
+        y = f"{scale.y(time):.1f}"
+        yield element("line", x1=f"{_LEFT - 5:g}", x2=f"{right:g}", y1=y, y2=y, class_="grid")
+        yield element("text", text, x=f"{_LEFT - 9:g}", y=y, class_="tick time")
+    for size, text in round_marks(math.ceil(scale.least), scale.most, _num_marks(scale.width), kind="bytes"):
+        x = f"{scale.x(size):.1f}"
+        yield element("line", x1=x, x2=x, y1=f"{bottom:g}", y2=f"{bottom + 5:g}", class_="axis")
+        yield element("text", text, x=x, y=f"{bottom + 18:g}", class_="tick")
+    yield element("line", x1=f"{_LEFT:g}", x2=f"{right:g}", y1=f"{bottom:g}", y2=f"{bottom:g}", class_="axis")
+    yield element("line", x1=f"{_LEFT:g}", x2=f"{_LEFT:g}", y1=f"{_TOP:g}", y2=f"{bottom:g}", class_="axis")
+    yield element("text", "memory limit", x=f"{(_LEFT + right) / 2:g}", y=f"{scale.height - 6:g}", class_="tick")
+
+
+def _num_marks(length: float) -> int:
+    return int(length // 75)
 
 
 def _places(scale: _Scale, points: Sequence[tuple[int, int]]) -> str:
@@ -148,8 +199,8 @@ def _points(found: Frontier) -> Markup:
             number(format_bytes(point.limit_bytes)),
             number(f"{point.share:.0%}"),
             number(format_time_ns(point.step_time_ns)),
-            number(f"{point.extra_time:.1%}"),
-            number(f"{point.least_extra_time:.1%}"),
+            number(change(point.step_time_ns, found.step_time_ns)),
+            number(proven_change(point.least_time_ns, found.step_time_ns)),
             number(f"{point.num_reruns:,}"),
             number(f"{point.num_moves:,}"),
         )
@@ -166,7 +217,7 @@ def _rivals(found: Frontier) -> Markup:
             cell(rival.name),
             number(format_bytes(rival.peak_bytes)),
             number(format_time_ns(rival.step_time_ns)),
-            number(f"{rival.extra_time:.1%}"),
+            number(change(rival.step_time_ns, found.step_time_ns)),
             number(f"{rival.num_reruns:,}"),
             number("none found" if rival.planned_time_ns is None else format_time_ns(rival.planned_time_ns)),
         )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import resources
+from string import Template
+from types import MappingProxyType
 
 
 class Markup(str):
@@ -68,6 +70,39 @@ def number(*content: object) -> Markup:
 def page(name: str) -> str:
     """A file of the folder `page/`."""
     return (resources.files("placewright.report") / "page" / name).read_text("utf-8")
+
+
+def in_closure(*names: str) -> str:
+    """Scripts of the folder `page/` that build on each other, in one closure."""
+    return "(() => {\n'use strict';\n" + "\n".join(map(page, names)) + "\n})();"
+
+
+def still_page(
+    title: str,
+    eyebrow: str,
+    heading: Markup,
+    content: Markup,
+    *,
+    style: str,
+    footer: str = "",
+    keys: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """A page whose charts need no script, as text. style: its own file. keys: what they do, beside the theme's."""
+    return Template(page("still.html")).substitute(
+        title=escaped(title),
+        style=page("report.css") + page(style),
+        eyebrow=escaped(eyebrow),
+        heading=heading,
+        content=content,
+        footer=footer,
+        keys=joined(joined([element("dt", element("kbd", key)), element("dd", what)]) for key, what in keys.items()),
+        script=in_closure("elements.js", "overflow.js", "theme.js", "still.js"),
+    )
+
+
+def scrolled(content: Markup) -> Markup:
+    """What may be wider than the window: it scrolls sideways."""
+    return element("div", content, class_="scroll")
 
 
 def figure(label: str, value: str, *lines: str, kind: str = "figure", title: str | None = None) -> Markup:

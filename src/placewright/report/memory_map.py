@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from string import Template
 
 from placewright.memory_levels.explain import explain_map, transitions
 from placewright.memory_levels.record import MappedTensor, MemoryMap
 from placewright.memory_levels.words import format_ps, gap_words
 from placewright.report.level_charts import level_charts, level_keys, level_strips, swatch
-from placewright.report.markup import Markup, cell, element, escaped, figure, joined, number, page, section, table
+from placewright.report.markup import Markup, cell, element, figure, joined, number, section, still_page, table
 from placewright.support.files import write_atomically
-from placewright.support.quantities import counted, format_bytes
+from placewright.support.quantities import counted, format_bytes, signed_percent
 
 _MAX_TENSORS = 40
 
@@ -26,14 +25,13 @@ def write_map_report(found: MemoryMap, path: str | Path) -> None:
 
 def map_html(found: MemoryMap) -> str:
     """The page as text."""
-    return Template(page("map.html")).substitute(
-        title=escaped(f"{found.graph_name} on {found.chip.name}"),
-        style=page("report.css"),
-        own_style=page("map.css"),
-        heading=_heading(found),
-        figures=_figures(found),
-        sections=joined(_sections(found)),
-        provenance=_provenance(found),
+    return still_page(
+        f"{found.graph_name} on {found.chip.name}",
+        "placewright memory map",
+        _heading(found),
+        joined([element("section", _figures(found), aria_label="Result"), *_sections(found)]),
+        style="map.css",
+        footer=_provenance(found),
     )
 
 
@@ -152,7 +150,7 @@ def _others(found: MemoryMap) -> Markup:
             "tr",
             element("th", name, scope="row"),
             number(format_ps(value)),
-            number(f"{value / found.latency_ps - 1:+.2%}" if found.latency_ps else ""),
+            number(signed_percent(value / found.latency_ps - 1, 2) if found.latency_ps else ""),
         )
         for name, value in sorted(found.others.items(), key=lambda pair: pair[1])
     ]

@@ -3,9 +3,11 @@ other text for tables."""
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from fractions import Fraction
+from typing import Literal
 
 from placewright.support.errors import InputError, printable, shown
 
@@ -99,6 +101,17 @@ def format_time_ns(time_ns: int) -> str:
     return _climb(time_ns, _TIME_LADDER)
 
 
+def round_marks(low: int, high: int, most: int, *, kind: Literal["bytes", "time"]) -> list[tuple[float, str]]:
+    """At most so many round values from low to high, for an axis, in one unit: 17 GiB, 17.5 GiB and so on."""
+    ladder = _BYTES_LADDER if kind == "bytes" else _TIME_LADDER
+    unit, name = next(((unit, name) for unit, name in reversed(ladder) if unit <= high), ladder[0])
+    power = 10.0 ** math.floor(math.log10(max(high - low, 1) / unit / most))
+    step = next(power * factor for factor in (1, 2, 5, 10, 20) if power * factor * most >= (high - low) / unit)
+    decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+    first, last = math.ceil(low / unit / step - 1e-9), math.floor(high / unit / step + 1e-9)
+    return [(index * step * unit, f"{index * step:.{decimals}f} {name}") for index in range(first, last + 1)]
+
+
 def _split(text: str, what: str, example: str) -> tuple[Decimal, str]:
     match = _QUANTITY.fullmatch(text) if len(text) <= _MAX_LENGTH else None
     if match is None:
@@ -168,6 +181,12 @@ def share(part: int, whole: int) -> str:
     return "<1%" if text == "0%" and part > 0 else text
 
 
+def signed_percent(ratio: float, decimals: int = 1) -> str:
+    """A change as a share: "+12.3%", "-4.0%", "0.0%" for what rounds to that, from either side."""
+    text = f"{ratio:+.{decimals}%}"
+    return text if float(text[:-1]) else text[1:]
+
+
 def change(value: int, reference: int) -> str:
     """How far `value` is from `reference`: "+12.3%", "-4.0%", "0.0%" for less than that, or "same"."""
     if value == reference:
@@ -175,6 +194,11 @@ def change(value: int, reference: int) -> str:
     if reference == 0:
         return "more" if value > 0 else "less"
     ratio = value / reference - 1
-    if abs(ratio) < 0.0005:
-        return "0.0%"
-    return f"{ratio:+.1%}" if ratio < 10 else f"{value / reference:,.0f}x"
+    return signed_percent(ratio) if ratio < 10 else f"{value / reference:,.0f}x"
+
+
+def proven_change(least: int, reference: int) -> str:
+    """How much more than `reference` it is at least; "none" where that is nothing or less, which tells nobody
+    anything."""
+    text = change(least, reference)
+    return text if least > reference and text != "0.0%" else "none"

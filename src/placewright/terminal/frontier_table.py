@@ -8,8 +8,7 @@ from rich.console import RenderableType
 
 from placewright.analysis.frontier import Frontier
 from placewright.support.errors import printable
-from placewright.support.quantities import change, format_bytes, format_time_ns, shortened
-from placewright.terminal.alternatives_table import alternatives_table
+from placewright.support.quantities import change, format_bytes, format_time_ns, proven_change, shortened
 from placewright.terminal.tables import heading, line, table
 
 
@@ -25,11 +24,8 @@ def frontier_table(found: Frontier, written: Mapping[str, str] | None = None) ->
     )
     yield ""
     yield table(
-        ["<without a plan", "peak", "step time", "more time", "ops run again", "plan within it"], _rivals(found)
+        ["~without a plan", "peak", "step time", "more time", "ops run again", "plan within it"], _rivals(found)
     )
-    if found.alternatives is not None:
-        yield ""
-        yield from alternatives_table(found.alternatives, basis=False)
     if written:
         yield printable(f"wrote {', '.join(f'{what} {path}' for path, what in written.items())}")
 
@@ -50,7 +46,7 @@ def _points(found: Frontier) -> Iterator[list[str]]:
             f"{point.share:.0%}",
             format_time_ns(point.step_time_ns),
             change(point.step_time_ns, found.step_time_ns),
-            change(point.least_time_ns, found.step_time_ns),
+            proven_change(point.least_time_ns, found.step_time_ns),
             f"{point.num_reruns:,}",
             f"{point.num_moves:,}",
         ]

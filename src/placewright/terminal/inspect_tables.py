@@ -29,15 +29,13 @@ def inspect_tables(found: Inspection) -> Iterator[RenderableType]:
 
 
 def _facts(found: Inspection) -> Iterator[RenderableType]:
-    state = " with optimizer state" if found.has_optimizer else ""
     bound = format_bytes(found.one_device_bound_bytes)
     rows = {
         **({"from": found.description} if found.description else {}),
         **({"inputs": _inputs(found)} if found.inputs else {}),
         "tensors": f"{found.num_tensors:,}, activations {format_bytes(found.activation_bytes)} in all, "
         f"outputs {format_bytes(found.output_bytes)}",
-        "parameters": f"{format_count(found.num_parameters)} values in {format_bytes(found.parameter_bytes)}{state}; "
-        f"constants {format_bytes(found.constant_bytes)}",
+        "parameters": f"{format_count(found.num_parameters)}, {format_bytes(found.parameter_bytes)}{_beside(found)}",
         "work": f"{format_count(found.flops, 'FLOP')}, {format_bytes(found.bytes_moved)} read and written",
         "time": f"{format_time_ns(found.work_ns)} on one {found.device_kind}; critical path "
         f"{format_time_ns(found.critical_path_ns)}{_launching(found)}{_max_gained(found)}",
@@ -46,7 +44,17 @@ def _facts(found: Inspection) -> Iterator[RenderableType]:
         "on machine": f"{found.machine}: at least {format_bytes(found.machine_bound_bytes)} on its fullest device",
         "largest": ", ".join(f"{shortened(name, 22)} {format_bytes(size)}" for name, size in found.largest_tensors[:2]),
     }
-    yield table(["<", "<"], list(rows.items()))
+    yield table(["<", "~"], list(rows.items()))
+
+
+def _beside(found: Inspection) -> str:
+    """What a training step holds for its parameters, and what never changes; empty where there is nothing of it."""
+    parts = {
+        "gradients": found.gradient_bytes,
+        "optimizer states": found.optimizer_bytes,
+        "constants": found.constant_bytes,
+    }
+    return "".join(f"; {name} {format_bytes(size)}" for name, size in parts.items() if size)
 
 
 def _devices(found: Inspection) -> Iterator[RenderableType]:

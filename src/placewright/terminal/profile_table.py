@@ -8,7 +8,7 @@ from rich.console import RenderableType
 
 from placewright.execution.profile_summary import ProfileSummary
 from placewright.support.errors import printable
-from placewright.support.quantities import counted, format_bytes, format_count, format_time_ns
+from placewright.support.quantities import counted, format_bytes, format_count, format_time_ns, signed_percent
 from placewright.terminal.tables import heading, line, table
 
 
@@ -55,6 +55,6 @@ def _kind_rows(found: ProfileSummary, *, several: bool) -> Iterator[list[str]]:
             format_time_ns(kind.alone_ns),
         ]
         if several:
-            more = f"{kind.shared_ns / kind.alone_ns - 1:+.0%}" if kind.alone_ns else ""
+            more = signed_percent(kind.shared_ns / kind.alone_ns - 1, 0) if kind.alone_ns else ""
             row += [format_time_ns(kind.shared_ns), more]
         yield row

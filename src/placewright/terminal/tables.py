@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
 
 from rich.console import Console, RenderableType
@@ -16,6 +16,14 @@ from placewright.support.errors import printable
 MAX_COLUMNS = 100
 MIN_COLUMNS = 60
 _UNBOUNDED = 10_000
+#: Between two columns.
+_GAP = 2
+#: To which names are shortened before those of columns stand on two lines.
+_CUT = 24
+#: Of a column that goes on in the next line.
+_LEAST = 12
+#: What the names of columns begin with that are text.
+_LEFT = ("<", "~")
 
 Cell = str | Text
 
@@ -60,21 +68,76 @@ def line(text: str, style: str = "") -> Text:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Table:
-    """Columns named "<Device" stand left and are shortened where there is no room; the others, numbers, never are.
+    """Columns named "<Device" stand left and are shortened where there is no room, those named "~How" go on in the next
+    line; the others, numbers, never are cut. Names of columns stand on two lines where all do not fit on one.
 
     The row of column names is left out when all are empty.
     """
-    named = any(name.removeprefix("<") for name in columns)
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=named)
-    for name in columns:
-        left = name.startswith("<")
-        grid.add_column(name.removeprefix("<"), justify="left" if left else "right", no_wrap=not left)
+    cells = [[printable(each) if isinstance(each, str) else each for each in row] for row in rows]
+    return _grid(columns, _names(columns, cells), cells)
+
+
+def parted_table(
+    columns: Sequence[str], parts: Iterable[tuple[str, Sequence[Sequence[str]]]]
+) -> Iterator[Table | Text]:
+    """A table whose rows are in parts, each under what it is called; of one width."""
+    shown = [(name, [[printable(cell) for cell in row] for row in rows]) for name, rows in parts if rows]
+    every = [row for _, rows in shown for row in rows]
+    names = _names(columns, every)
+    widths = [_widest([*name.split("\n"), *cells]) for name, *cells in zip(names, *every, strict=True)]
+    over = sum(widths) + _GAP * (len(widths) - 1) - width()
+    wrapped = [index for index, column in enumerate(columns) if column.startswith("~")]
+    if wrapped and over > 0:
+        widths[wrapped[0]] = max(_LEAST, widths[wrapped[0]] - over)
+    for number, (name, rows) in enumerate(shown):
+        if name:
+            yield line(name, "dim")
+        yield _grid(columns, names, rows, widths, is_named=number == 0)
+
+
+def _grid(
+    columns: Sequence[str],
+    names: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    widths: Sequence[int] | None = None,
+    *,
+    is_named: bool = True,
+) -> Table:
+    shown = is_named and any(names)
+    grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim", show_header=shown)
+    for index, (column, name) in enumerate(zip(columns, names, strict=True)):
+        left = column[:1] in _LEFT
+        own = None if widths is None else widths[index]
+        grid.add_column(name, justify="left" if left else "right", no_wrap=not left, width=own)
     for row in rows:
-        grid.add_row(*(_on_one_line(cell) for cell in row))
+        pairs = zip(columns, row, strict=True)
+        grid.add_row(*(Text(str(cell)) if column[:1] == "~" else _on_one_line(cell) for column, cell in pairs))
     return grid
 
 
+def _names(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
+    names = [name[name[:1] in _LEFT :] for name in columns]
+    widest = [_widest(cells) for cells in zip(*rows, strict=True)] or [0] * len(names)
+    whole = [max(cells, len(name)) for cells, name in zip(widest, names, strict=True)]
+    needed = [min(each, _CUT) if column[:1] == "<" else each for column, each in zip(columns, whole, strict=True)]
+    if sum(needed) + _GAP * (len(needed) - 1) <= width() or not any(names):
+        return names
+    broken = [_on_two_lines(name, cells) for cells, name in zip(widest, names, strict=True)]
+    return broken if any(not name.startswith("\n") for name in broken) else names
+
+
+def _widest(cells: Iterable[Cell]) -> int:
+    return max(map(len, cells), default=0)
+
+
+def _on_two_lines(name: str, room: int) -> str:
+    """Broken where the longer line is shortest, if there is no room for it on the second."""
+    places = [place for place, character in enumerate(name) if character == " " and len(name) > room]
+    best = min(places, key=lambda place: max(place, len(name) - place - 1), default=-1)
+    return f"{name[: max(best, 0)]}\n{name[best + 1 :]}"
+
+
 def _on_one_line(cell: Cell) -> Text:
-    text = Text(printable(cell)) if isinstance(cell, str) else cell.copy()
+    text = Text(cell) if isinstance(cell, str) else cell.copy()
     text.no_wrap, text.overflow = True, "ellipsis"
     return text

@@ -81,7 +81,7 @@ def test_states_that_leave_too_little_have_the_module_compiled_anew() -> None:
     first = model.graphs[0]
     optimizer = torch.optim.AdamW(model.parameters())
     # 50,688 bytes of parameters; twice as many of states leave less than the plan takes.
-    model._backend._limit = model._limit = placewright.api.fitted_module.Limit(
+    model._backend._limit = model._limit = placewright.api.fitted_graphs.Limit(
         **{**vars(model._limit), "memory_limit": first.peak_bytes + 20_000}
     )
     optimizer.step()
@@ -159,6 +159,47 @@ def test_what_an_earlier_call_keeps_for_its_backward_counts() -> None:
         step()
 
 
+def test_one_plan_serves_other_sizes_as_far_as_they_keep_the_limit() -> None:
+    """From the second size on sizes are open. With 2,300 rows the plan for 1,500 would pass the limit."""
+    model, reference = network(), network()
+    fitted = placewright.fit(model, limit := 2_000_000, backend="inductor")
+    found = []
+
+    def step(each: nn.Module, x: torch.Tensor) -> list[torch.Tensor | None]:
+        each.zero_grad()
+        each(x).backward()
+        return [parameter.grad for parameter in each.parameters()]
+
+    for rows in (1024, 1500, 800, 2300, 2200):
+        x = torch.randn(rows, 32)
+        for one, other in zip(step(fitted, x), step(reference, x), strict=True):
+            torch.testing.assert_close(one, other)
+        step(fitted, x)
+        fitted.zero_grad()
+        taken = allocated_peak(partial(step, fitted, x)) + sum(each.nbytes for each in (*model.parameters(), x))
+        fitted.zero_grad()
+        assert taken <= limit
+        found.append([len(each.plan.reruns) for each in fitted.graphs])
+    (one_size,), (_, several), *_ = found
+    assert one_size < several
+    assert found[2] == found[1]
+    assert len(found[3]) == 1, "all are planned anew for the largest"
+    assert found[4] == found[3]
+    with pytest.raises(placewright.InputError, match="no plan was found for a training step"):
+        fitted(torch.randn(9000, 32))
+
+
+def test_a_graph_that_asks_for_the_size_of_a_result_is_compiled_for_each_size() -> None:
+    """The variance that a normalization keeps is by how many values there were."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), Loss())
+    fitted = placewright.fit(model, "10MiB", backend="inductor")
+    for number in (4, 5, 3, 5):
+        x = torch.randn(number, 3, 16, 16)
+        torch.testing.assert_close(fitted(x), model(x))
+    assert len(fitted.graphs) == 3
+
+
 class Broken(nn.Module):
     """Two graphs: the first keeps for its backward what the second must leave free."""
 
@@ -234,7 +275,7 @@ def test_it_stays_wrapped_by_what_a_trainer_puts_around_its_forward() -> None:
     model = placewright.fit(network()[:-1], TIGHT, backend="inductor")
     model.forward = torch.autocast("cpu", torch.bfloat16)(model.forward)
     assert model(X).dtype == torch.bfloat16
-    model._backend._limit = model._limit = placewright.api.fitted_module.Limit(
+    model._backend._limit = model._limit = placewright.api.fitted_graphs.Limit(
         **{**vars(model._limit), "memory_limit": model.peak_bytes + 100}
     )
     model(X).sum().backward()

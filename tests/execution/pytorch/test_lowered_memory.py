@@ -159,5 +159,5 @@ def test_limits_that_are_asked_for(added: Callable[[int], int], least: int, aske
         found.append(limit)
         return _Planned(limit, least)
 
-    _tried(1000, planned, lambda plan: _Fitted(plan, (), {}, added(plan.peak_bytes[0])))  # type: ignore[arg-type]
+    _tried(1000, planned, lambda plan: _Fitted(plan, (), {}, None, plan.peak_bytes[0], added(plan.peak_bytes[0])))  # type: ignore[arg-type]
     assert found == asked

@@ -100,6 +100,7 @@ TINY_WITH_TORCH = {
     "large_recurrent": ["example:inception-v3-train", "--seconds", "0.05", "--seeds", "1"],
     "one_device": ["--networks", "randwire_ws", "--seconds", "0.1"],
     "placers": ["OUT", "--quick", "--methods", "gdp", "gdp-untrained", "metis-dfs", "auto"],
+    "advice": ["--networks", "gpt2", "--scale", "12", "--time-limit", "1s"],
     "fit": ["--networks", "mmoe", "--out", "OUT/rows"],
     "streaming": ["--networks", "mmoe", "--out", "OUT/rows"],
     "fit_run": ["--networks", "mmoe", "--steps", "1", "--out", "OUT/rows.jsonl"],

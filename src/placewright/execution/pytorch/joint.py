@@ -16,6 +16,7 @@ from torch._functorch._aot_autograd import descriptors
 from torch._functorch.partitioners import _extract_fwd_bwd_modules
 
 from placewright.execution.pytorch.miscaptured import OpenSizesError
+from placewright.execution.pytorch.open_sizes import Sizes, is_size
 from placewright.graph import Graph, Op
 from placewright.importers.torch.capture import ancestors, capture_graph
 from placewright.importers.torch.graph import translate
@@ -24,6 +25,8 @@ from placewright.rematerialization.reruns import Rerun, Rewritten, rewritten
 from placewright.support.errors import InputError
 
 _COPY = torch.ops.aten.copy_.default
+#: Checks of values, which give nothing.
+_CHECKS = (torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg)
 
 
 #: What a node of a part says whose run it is: the name of an op or a rerun of the plan of both parts.
@@ -37,7 +40,7 @@ class JointGraph:
     from begin to end; the others are there from where they are made: gradients that backward gets, and arguments that
     are brought to a device. labels: names of placeholders in the module. as_run: whether the plan is for ops that
     PyTorch runs one by one, in which nothing is copied that need not be, and gradients of one tensor may be added in
-    place; otherwise for a compiler.
+    place; otherwise for a compiler. sizes: the numbers for which a graph with open sizes is read.
 
     Attributes
     ----------
@@ -59,20 +62,24 @@ class JointGraph:
         labels: Mapping[str, str] | None = None,
         as_run: bool = False,
         sums_in_place: bool = False,
+        sizes: Sizes | None = None,
     ) -> None:
         self._joint = joint
+        self._sizes = sizes
         self._num_forward_outputs = num_forward_outputs
         self._check()
         ends = list(_results(joint.graph))
         writes = [node for node in joint.graph.nodes if node.target is _COPY]
         in_backward = [node for node in writes if node.meta.get("partitioner_tag") == "must_be_in_backward"]
         self._writes = {False: [node for node in writes if node not in in_backward], True: in_backward}
+        self._checks = [node for node in joint.graph.nodes if node.target in _CHECKS]
         theirs = {node.name for node in forward.graph.nodes if node.op == "call_function"}
-        first = [*ends[:num_forward_outputs], *(node.args[1] for node in self._writes[False])]
+        checked = [node.args[0] for node in self._checks]
+        first = [*ends[:num_forward_outputs], *(node.args[1] for node in self._writes[False]), *checked]
         own = (node for node in joint.graph.nodes if node.name in theirs)
         self._forward = ancestors([node for node in (*first, *own) if isinstance(node, fx.Node)])
         self._of: dict[fx.Node, fx.Node] = {}
-        read = self._in_passes([*ends, *(node.args[1] for node in writes)])
+        read = self._in_passes([*ends, *(node.args[1] for node in writes), *checked])
         #: The same nodes in passes, as a module.
         self.module = fx.GraphModule(joint, read)
         placeholders = self.module.graph.find_nodes(op="placeholder")
@@ -82,9 +89,9 @@ class JointGraph:
         self._tensors = {self._of[node]: found for node, found in tensors.items()}
         self._node = {node.name: self._of[node] for node in read.nodes if node.op == "call_function"}
         tangents = {f"input:{node.name}" for node in placeholders if is_tangent(node)}
-        self.graph = _with_late_inputs(graph, self._is_forward, tangents)
+        self.graph = _with_late_inputs(graph, self.is_forward, tangents)
         if as_run:
-            self.graph = _with_forward_first(self.graph, self._is_forward)
+            self.graph = _with_forward_first(self.graph, self.is_forward)
         written = {node.args[0] for node in writes} | overwritten(joint.graph)
         self.once = tuple(
             op.name
@@ -98,12 +105,13 @@ class JointGraph:
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
         """Forward and backward, in which the ops run again that reruns name. device_of: of ops, by name, in the order
         of their first runs; by default all are on one device, in the order of the graph."""
-        module, saved = _Rewriting(self, rewritten(self.graph, reruns, (), device_of)).done()
+        module, found = _Rewriting(self, rewritten(self.graph, reruns, (), device_of)).done()
+        saved = [node for node in found if not is_size(node)]
         placeholders = module.graph.find_nodes(op="placeholder")
         parts: tuple[fx.GraphModule, fx.GraphModule] = _extract_fwd_bwd_modules(
             module,
             saved,
-            [],
+            [node for node in found if is_size(node)],
             num_fwd_outputs=self._num_forward_outputs,
             static_lifetime_input_nodes=torch.utils._ordered_set.OrderedSet(placeholders[i] for i in static_inputs),
         )
@@ -114,7 +122,7 @@ class JointGraph:
         for node in forward.graph.nodes:
             node.meta[RUN] = node.name
         for node in backward.graph.nodes:
-            node.meta[RUN] = f"{node.name}@2" if self._is_forward(node.name) else node.name
+            node.meta[RUN] = f"{node.name}@2" if self.is_forward(node.name) else node.name
 
     def run_again_in(self, backward: fx.GraphModule) -> tuple[Rerun, ...]:
         """What PyTorch's own backward computes again, and when."""
@@ -122,7 +130,7 @@ class JointGraph:
         for node in backward.graph.nodes:
             if node.op != "call_function" or node.name not in ops or ops[node.name].kind == "view":
                 continue
-            if self._is_forward(node.name):
+            if self.is_forward(node.name):
                 waiting.append(node.name)
                 continue
             for op in waiting:
@@ -133,13 +141,17 @@ class JointGraph:
 
     def _check(self) -> None:
         for node in self._joint.graph.nodes:
+            if node.target in _CHECKS:
+                continue
             if node.op == "call_function" and "val" not in node.meta:
                 raise OpenSizesError(f"the node {node.name} of a captured graph does not say what it makes")
-            if node.op == "placeholder" and not isinstance(node.meta.get("val"), torch.Tensor):
+            if node.op == "placeholder" and is_size(node) and self._sizes is None:
                 raise InputError(
                     "PyTorch compiles this graph for open sizes, as it does from the second shape of an argument on, "
                     "and a memory limit is for sizes that are known; torch.compile(..., dynamic=False) plans per shape"
                 )
+            if is_size(node) and not all(map(is_size, node.all_input_nodes)):
+                raise OpenSizesError(f"the node {node.name} of a captured graph asks for the size of a result")
             if node.op == "call_function" and node.target is not _COPY and node.is_impure(impure_random=False):
                 raise InputError(
                     f"the op {node.target} of a captured graph does something beside what it returns, and no plan "
@@ -147,17 +159,25 @@ class JointGraph:
                 )
 
     def _in_passes(self, results: Sequence[Any]) -> fx.Graph:
-        """A copy without writes, forward first."""
-        read, made = fx.Graph(), dict[fx.Node, fx.Node]()
-        nodes = [node for node in self._joint.graph.nodes if node.op != "output" and node.target is not _COPY]
+        """A copy without writes and checks, forward first."""
+        read, made = fx.Graph(), dict[fx.Node, Any]()
+        left_out = (_COPY, *_CHECKS)
+        nodes = [node for node in self._joint.graph.nodes if node.op != "output" and node.target not in left_out]
+        if self._sizes:
+            made.update((node, self._sizes.number(node.meta.get("val"))) for node in nodes if is_size(node))
         for node in sorted(nodes, key=lambda node: (1 + (node not in self._forward)) * (node.op == "call_function")):
+            if node in made:
+                continue
             made[node] = read.node_copy(node, made.__getitem__)
             self._of[made[node]] = node
+            if self._sizes and "val" in node.meta:
+                made[node].meta["val"] = self._sizes.known(node.meta["val"])
         read.output(tuple(made[node] if isinstance(node, fx.Node) else node for node in results))
         read.owning_module = self._joint
         return read
 
-    def _is_forward(self, op: str) -> bool:
+    def is_forward(self, op: str) -> bool:
+        """Whether an op of the graph, by its name, is of forward."""
         return op in self._node and self._node[op] in self._forward
 
 
@@ -181,16 +201,18 @@ class _Rewriting:
         """The joint graph, and which of forward's nodes backward reads."""
         joint, ops = self.joint._joint, self.found.graph.ops
         for node in joint.graph.nodes:
-            if node.op in ("placeholder", "get_attr"):
-                self.constants[node] = self.graph.node_copy(node)
+            if node.op in ("placeholder", "get_attr") or is_size(node):
+                self.constants[node] = self.graph.node_copy(node, self.constants.__getitem__)
                 for tensor in self.joint._tensors.get(node, ()):
                     assert tensor is not None
                     self.made[tensor] = self.constants[node]
-        last = max(place for place, op in enumerate(ops) if self.joint._is_forward(op.name))
+        last = max(place for place, op in enumerate(ops) if self.joint.is_forward(op.name))
         for place in range(last + 1):
             self._run(place)
         results, count = list(_results(joint.graph)), self.joint._num_forward_outputs
         ends = [self._now(node) for node in results[:count]]
+        for node in self.joint._checks:
+            self.graph.node_copy(node, self._now)
         self._write(False)
         self.forward = set(self.graph.nodes)
         for place in range(last + 1, len(ops)):

@@ -30,6 +30,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only
 
 from placewright.execution.pytorch.joint import is_tangent
 from placewright.execution.pytorch.memory import allocated_peak
+from placewright.execution.pytorch.open_sizes import Sizes, lying_as
 
 #: Namespaces of ops that PyTorch brings along.
 _OF_PYTORCH = ("aten", "mkldnn", "mkl", "onednn", "quantized")
@@ -38,74 +39,82 @@ _Call = Callable[[list[Any]], Sequence[Any]]
 
 
 class LoweredStep:
-    """What steps hold whose forward and backward Inductor compiles with the settings of now.
+    """A step whose forward and backward Inductor compiles with the settings of now.
 
-    num_outputs: how many results of forward are returned; the others are kept for backward.
+    forward, backward: as Inductor's partitioner returns them; they are not changed. num_outputs: how many results of
+    forward are returned; the others are kept for backward. sizes: for which the graphs were captured. workspaces: bytes
+    that ops take while they compute, by op and arguments, to which is added what is not known.
     """
 
-    def __init__(self, num_outputs: int) -> None:
+    def __init__(
+        self,
+        forward: fx.GraphModule,
+        backward: fx.GraphModule,
+        num_outputs: int,
+        sizes: Sizes,
+        workspaces: dict[Any, int],
+    ) -> None:
         self._num_outputs = num_outputs
-        #: Bytes that ops take while they compute, by op and arguments.
-        self._workspaces: dict[Any, int] = {}
-
-    def peak_bytes(self, forward: fx.GraphModule, backward: fx.GraphModule) -> int:
-        """The most bytes in use at once, parameters and arguments included.
-
-        forward, backward: as Inductor's partitioner returns them; they are not changed.
-        """
-        arguments = {node.name: node.meta["val"] for node in forward.graph.find_nodes(op="placeholder")}
-        read = {node.name: node.meta["val"] for node in backward.graph.find_nodes(op="placeholder")}
-        ends = [getattr(end, "name", "") for end in forward.graph.output_node().args[0]]
-        call = _lowered(
+        self._workspaces = workspaces
+        self._arguments = {node.name: node.meta.get("val") for node in forward.graph.find_nodes(op="placeholder")}
+        self._read = {node.name: node.meta.get("val") for node in backward.graph.find_nodes(op="placeholder")}
+        self._ends = [getattr(end, "name", "") for end in forward.graph.output_node().args[0]]
+        arguments = list(self._arguments.values())
+        self._forward = _lowered(
             forward,
-            lambda graph, extra: compile_fx.compile_fx_forward(
-                graph, list(arguments.values()), self._num_outputs, len(arguments), extra
-            ),
+            lambda graph, extra: compile_fx.compile_fx_forward(graph, arguments, num_outputs, len(arguments), extra),
         )
-        with _on_fake_tensors(mode := FakeTensorMode(allow_non_fake_inputs=True)):
-            outlive = {name: _like(value) for name, value in arguments.items()}
-            first = _Counting(self._workspaces)
-            saved = dict(zip(ends, first.run(call, list(outlive.values())), strict=True))
-            outlive |= {name: saved[name] for name in ends[: self._num_outputs]}
+        with _on_fake_tensors():
+            saved, _ = self._run_forward([_like(value, sizes) for value in arguments])
         # Backward is compiled for tensors as they lie after forward.
-        lying = [_lying_as(value, saved.get(name)) for name, value in read.items()]
-        known = SimpleNamespace(bw_donated_idxs=_donated(forward, backward, self._num_outputs))
+        lying = [lying_as(value, saved.get(name)) for name, value in self._read.items()]
+        known = SimpleNamespace(bw_donated_idxs=_donated(forward, backward, num_outputs))
         with mock.patch.object(TracingContext.get(), "fw_metadata", known):
-            call = _lowered(backward, lambda graph, extra: compile_fx.compile_fx_backward(graph, lying, extra))
-        with _on_fake_tensors(mode):
+            self._backward = _lowered(
+                backward, lambda graph, extra: compile_fx.compile_fx_backward(graph, lying, extra)
+            )
+
+    def peak_bytes(self, sizes: Sizes) -> int:
+        """The most bytes in use at once with such sizes, parameters and arguments included."""
+        with _on_fake_tensors():
+            outlive = [_like(value, sizes) for value in self._arguments.values()]
+            saved, first = self._run_forward(list(outlive))
+            outlive += [saved[name] for name in self._ends[: self._num_outputs]]
             # Inductor may save a copy of a weight that lies otherwise in place of the weight.
-            given = [saved[name] if name in saved else _like(value) for name, value in read.items()]
+            given = [saved[name] if name in saved else _like(value, sizes) for name, value in self._read.items()]
             # Autograd holds the gradients that backward gets until it is over.
-            tangents = [tensor for name, tensor in zip(read, given, strict=True) if name not in saved]
+            tangents = [tensor for name, tensor in zip(self._read, given, strict=True) if name not in saved]
             del saved
             second = _Counting(self._workspaces)
-            second.note([*outlive.values(), *tangents])
-            gradients = second.run(call, given)
+            second.note([*outlive, *tangents])
+            gradients = second.run(self._backward, given)
             second.note(gradients, sum(map(_copied_bytes, gradients)))
-        return max(first.peak, second.peak)
+        return max(first, second.peak)
+
+    def _run_forward(self, arguments: list[Any]) -> tuple[dict[str, Any], int]:
+        """What forward returns, by name, and the most bytes that it has in use. The list is emptied."""
+        counting = _Counting(self._workspaces)
+        return dict(zip(self._ends, counting.run(self._forward, arguments), strict=True)), counting.peak
 
 
 @contextmanager
-def _on_fake_tensors(mode: FakeTensorMode) -> Iterator[None]:
-    with _disable_current_modes(), mode, torch.no_grad():
+def _on_fake_tensors() -> Iterator[None]:
+    with _disable_current_modes(), FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
         yield
 
 
-def _like(value: Any) -> Any:
-    """A tensor that lies as another."""
+def _like(value: Any, sizes: Sizes) -> Any:
+    """A tensor that lies as another, or a number."""
     if not isinstance(value, torch.Tensor):
-        return value
-    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+        return sizes.number(value)
+    shape, strides = (tuple(map(sizes.number, numbers)) for numbers in (value.shape, value.stride()))
+    return torch.empty_strided(shape, strides, dtype=value.dtype, device=value.device)
 
 
 def _copied_bytes(gradient: Any) -> int:
     """What autograd takes to hold a gradient: a copy of one whose elements share memory, such as an expanded number."""
     shares = isinstance(gradient, torch.Tensor) and gradient.nbytes > gradient.untyped_storage().nbytes()
     return int(gradient.nbytes) if shares else 0
-
-
-def _lying_as(value: Any, other: Any) -> Any:
-    return value.as_strided(value.shape, other.stride()) if isinstance(other, torch.Tensor) else value
 
 
 def _donated(forward: fx.GraphModule, backward: fx.GraphModule, num_outputs: int) -> list[int]:

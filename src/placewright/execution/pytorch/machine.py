@@ -20,7 +20,7 @@ from placewright.execution.devices import (
 )
 from placewright.execution.pytorch.cuda import CUDA_NAME, Gpus, check_gpus, cuda_index
 from placewright.machine import Device, Link, Machine
-from placewright.machines.presets import DevicePreset, find_preset, list_presets
+from placewright.machines.presets import DevicePreset, find_preset, preset_of_driver
 from placewright.machines.topology import default_link
 from placewright.support.errors import InputError
 
@@ -68,8 +68,7 @@ def _gpu(name: str, index: int, sharing: int) -> Device:
 
 
 def _preset(index: int) -> DevicePreset:
-    named = Gpus.name(index)
-    return next((preset for preset in list_presets() if named in preset.driver_names), find_preset(_LIKE))
+    return preset_of_driver(Gpus.name(index), Gpus.memory_bytes(index)) or find_preset(_LIKE)
 
 
 def _slug(index: int) -> str:

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.weak import WeakIdKeyDictionary
 
+from placewright.execution.pytorch.data_parallel import local
 from placewright.support.errors import InputError
 from placewright.support.quantities import format_bytes
 
@@ -107,7 +108,7 @@ def _bytes_of(states: Any) -> int:
     storages = {
         leaf.untyped_storage()._cdata: int(leaf.untyped_storage().nbytes())
         for state in states
-        for leaf in tree_leaves(dict(state))
+        for leaf in map(local, tree_leaves(dict(state)))
         if isinstance(leaf, torch.Tensor) and leaf.dim()
     }
     return sum(storages.values())

@@ -12,6 +12,7 @@ def policies(as_json: Json = False) -> int:
     """Shipped policies, and settings to train one."""
     from placewright.lab.learning.shipped import policy_summaries
     from placewright.methods.policies import family_of
+    from placewright.support.quantities import signed_percent
     from placewright.terminal.tables import line, table
 
     found = policy_summaries()
@@ -19,7 +20,10 @@ def policies(as_json: Json = False) -> int:
         print_json({"schema_version": 1, "policies": [asdict(policy) for policy in found]})
         return 0
     rows = [
-        [policy.name, policy.objective, f"{policy.num_devices}", policy.solvers, f"{policy.improvement_percent:+.2f}%"]
+        [
+            *(policy.name, policy.objective, f"{policy.num_devices}", policy.solvers),
+            signed_percent(policy.improvement_percent / 100, 2),
+        ]
         for policy in found
     ]
     print_parts(table(["<policy", "<for", "devices", "<solvers", "vs brkga"], rows), "")

@@ -13,6 +13,7 @@ from placewright.cli.exit_codes import INTERRUPTED, complain
 from placewright.cli.options import Plugins, Quiet, RayAddress
 from placewright.cli.printing import emit
 from placewright.support.errors import InputError, did_you_mean
+from placewright.support.quantities import signed_percent
 
 if TYPE_CHECKING:
     from placewright.lab.learning.training import TrainingConfiguration
@@ -77,7 +78,7 @@ def train(
     with counting(configuration.steps, "steps") as advance:
 
         def on_progress(progress: TrainingProgress) -> None:
-            best = "" if progress.best is None else f", {progress.best:+.2f}% at best"
+            best = "" if progress.best is None else f", {signed_percent(progress.best / 100, 2)} at best"
             reward = "imitation" if progress.reward is None else f"reward {progress.reward:.4f}"
             advance(progress.step, f"{reward}{best}")
             if progress.stopped is not None:

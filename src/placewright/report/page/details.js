@@ -3,16 +3,6 @@
 const tooltip = document.getElementById('tooltip');
 const details = document.getElementById('details');
 
-function make(tag, attributes = {}, ...content) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith('on')) node.addEventListener(name.slice(2), value);
-    else node.setAttribute(name, value);
-  }
-  node.append(...content);
-  return node;
-}
-
 // [label, value] rows; empty ones are left out.
 function factsOf(step) {
   const times = formatSpan(startOf[step], finishOf[step]);

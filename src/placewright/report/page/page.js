@@ -1,22 +1,4 @@
-// The page around the charts: theme, legend, toggles, help, printing; and the first drawing.
-
-const help = document.getElementById('help');
-const themeButton = document.getElementById('theme');
-const THEMES = ['', 'light', 'dark'];
-
-function nextTheme() {
-  const root = document.documentElement;
-  const next = THEMES[(THEMES.indexOf(root.dataset.theme || '') + 1) % THEMES.length];
-  if (next) root.dataset.theme = next;
-  else delete root.dataset.theme;
-  showTheme();
-}
-
-function showTheme() {
-  const theme = document.documentElement.dataset.theme;
-  themeButton.textContent = `Theme: ${theme || 'system'}`;
-  redrawAll();
-}
+// The page around the charts: legend, toggles, printing; and the first drawing.
 
 function drawLegend() {
   const total = colouring.classes.reduce((sum, entry) => sum + entry.time, 0) || 1;
@@ -78,8 +60,6 @@ for (const box of document.querySelectorAll('#colour-by input')) {
 document.getElementById('zoom-in').addEventListener('click', () => zoomCentre(0.6));
 document.getElementById('zoom-out').addEventListener('click', () => zoomCentre(1 / 0.6));
 document.getElementById('zoom-all').addEventListener('click', showAll);
-document.getElementById('help-button').addEventListener('click', () => help.showModal());
-themeButton.addEventListener('click', nextTheme);
 searchBox.addEventListener('input', () => highlight(searchBox.value));
 systemIsDark.addEventListener('change', redrawAll);
 

@@ -1,0 +1,171 @@
+"""Forward and backward passes of a module, for other batches and dtypes than it is called with, captured as needed."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from placewright.importers import builder
+from placewright.importers.batches import TRACED_BATCH, of_batch
+from placewright.importers.forward_backward import ForwardBackward
+from placewright.support.errors import InputError, shown
+from placewright.support.garbage import collection_paused
+from placewright.support.modules import described
+
+#: What is trained: the module as it is, its weights in bfloat16, or low-rank adapters beside frozen weights.
+Trained = Literal["own", "bfloat16", "lora"]
+#: The rank of adapters, and which layers get them.
+LORA_RANK = 16
+
+
+def is_torch_module(model: Any) -> bool:
+    """Whether it is a module, which nobody has without importing PyTorch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
+
+class PassCaptures:
+    """Passes of a module, each captured once; those of other batches than the module is called with from one capture.
+
+    samples: of the batch that it is called with. dtype: of its parameters. trained_dtypes: of those that are trained.
+    """
+
+    def __init__(
+        self, model: Any, args: Any, kwargs: Mapping[str, Any], loss: Callable[[Any], Any] | None = None
+    ) -> None:
+        if not is_torch_module(model):
+            raise InputError(
+                "alternatives are of a PyTorch module, which can be captured for other batches, and this is a "
+                f"{shown(type(model).__name__)}"
+            )
+        import torch
+        from torch.utils import _pytree as pytree
+
+        from placewright.importers.torch.module import positional
+
+        self.model = model
+        self._loss = loss
+        self._leaves, self._structure = pytree.tree_flatten((positional(args), dict(kwargs)))
+        sizes = [leaf.shape[0] for leaf in self._leaves if isinstance(leaf, torch.Tensor) and leaf.dim()]
+        if not sizes:
+            raise InputError("no argument of the module is a tensor with a batch dimension")
+        self.samples = int(sizes[0])
+        floating = [each.dtype for each in model.parameters() if each.dtype.is_floating_point]
+        self.dtype = str(floating[0] if floating else torch.float32).removeprefix("torch.")
+        trained = {str(each.dtype).removeprefix("torch.") for each in model.parameters() if each.requires_grad}
+        self.trained_dtypes = sorted(trained)
+        self._models: dict[Trained, Any] = {"own": model}
+        self._captured: dict[tuple[int, Trained, str | None], ForwardBackward] = {}
+        self._derived: dict[tuple[int, Trained, str | None], ForwardBackward] = {}
+        self._warned: set[str] = set()
+
+    def get(self, batch: int, trained: Trained = "own", autocast: str | None = None) -> ForwardBackward:
+        """One of a batch. Raises InputError where PyTorch cannot trace it."""
+        key = batch, trained, autocast
+        if batch == self.samples and trained == "own" and autocast is None:
+            return self._capture(*key)
+        if key not in self._derived:
+            try:
+                self._derived[key] = of_batch(self._capture(TRACED_BATCH, trained, autocast), batch)
+            except InputError:
+                # It may take some batches only.
+                self._derived[key] = self._capture(*key)
+        return self._derived[key]
+
+    def _capture(self, batch: int, trained: Trained, autocast: str | None) -> ForwardBackward:
+        from torch.utils import _pytree as pytree
+
+        from placewright.importers.torch.forward_backward import forward_backward
+
+        key = batch, trained, autocast
+        if key not in self._captured:
+            leaves = [_of_samples(leaf, self.samples, batch, trained) for leaf in self._leaves]
+            args, kwargs = pytree.tree_unflatten(leaves, self._structure)
+            model = self._model(trained)
+            with _each_warning_once(self._warned), collection_paused():
+                self._captured[key] = forward_backward(model, args, kwargs, loss=self._loss, autocast=autocast)
+        return self._captured[key]
+
+    def _model(self, trained: Trained) -> Any:
+        """The module, or a copy that holds no memory. Raises InputError where there is none."""
+        if trained not in self._models:
+            import torch
+
+            made = _without_memory(self.model)
+            self._models[trained] = made.to(torch.bfloat16) if trained == "bfloat16" else _with_adapters(made)
+        return self._models[trained]
+
+
+def _of_samples(leaf: Any, samples: int, batch: int, trained: Trained) -> Any:
+    """An argument for another batch, without memory where it is larger."""
+    import torch
+
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    dtype = torch.bfloat16 if trained == "bfloat16" and leaf.is_floating_point() else leaf.dtype
+    if not leaf.dim() or leaf.shape[0] != samples or batch == samples:
+        return leaf.to(dtype)
+    if batch < samples:
+        return leaf[:batch].to(dtype)
+    last = torch.channels_last if leaf.dim() == 4 and not leaf.is_contiguous() else torch.contiguous_format
+    shape = (batch, *leaf.shape[1:])
+    return torch.empty(shape, dtype=dtype, device="meta", memory_format=last).requires_grad_(leaf.requires_grad)
+
+
+def _without_memory(model: Any) -> Any:
+    """A copy whose parameters are on the meta device."""
+    import torch
+
+    known: dict[int, Any] = {}
+    for each in model.parameters():
+        empty = torch.empty_like(each, device="meta", requires_grad=False)
+        known[id(each)] = torch.nn.Parameter(empty, requires_grad=each.requires_grad)
+    try:
+        return copy.deepcopy(model, known)
+    except Exception as error:
+        raise InputError(f"{type(model).__name__} cannot be copied: {described(error)}") from error
+
+
+def lora_layers(model: Any) -> list[str]:
+    """The names of the layers that adapters are for: all that are `torch.nn.Linear`."""
+    import torch
+
+    return [name for name, each in model.named_modules() if type(each) is torch.nn.Linear and name]
+
+
+def can_have_adapters(model: Any) -> bool:
+    """Whether peft is installed, and the module has layers for it."""
+    return importlib.util.find_spec("peft") is not None and bool(lora_layers(model))
+
+
+def _with_adapters(model: Any) -> Any:
+    try:
+        from peft import LoraConfig, get_peft_model
+
+        return get_peft_model(model, LoraConfig(r=LORA_RANK, target_modules=lora_layers(model)))
+    except Exception as error:
+        raise InputError(f"peft makes no adapters for {type(model).__name__}: {described(error)}") from error
+
+
+@contextmanager
+def _each_warning_once(known: set[str]) -> Iterator[None]:
+    """Meanwhile captures do not log what is in `known`, to which goes what they do log."""
+    logger = logging.getLogger(builder.__name__)
+
+    def is_new(record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        if message in known:
+            return False
+        known.add(message)
+        return True
+
+    logger.addFilter(is_new)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_new)

@@ -1,0 +1,486 @@
+"""Ways to run a training step, tried one by one: likely ones first, and what costs a search last."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from placewright.analysis.alternatives import Alternatives, Floor, TrainingSetup, ranked
+from placewright.analysis.basis import basis_words
+from placewright.api.pass_captures import LORA_RANK, PassCaptures, Trained, can_have_adapters
+from placewright.api.setup_code import plain_step, planned_step, prepared
+from placewright.api.step_optimizers import OwnOptimizer
+from placewright.bounds import least_limit
+from placewright.costs import count_sources
+from placewright.costs.estimate import TimeSources
+from placewright.graph import Graph
+from placewright.importers.forward_backward import (
+    ForwardBackward,
+    held_at_peak,
+    in_eager,
+    last_pass,
+    training_step,
+)
+from placewright.machine import Machine
+from placewright.problem import Problem, make_problem
+from placewright.problem.objective import Metrics
+from placewright.rematerialization.blocks import checkpointed, module_blocks, with_inputs_held
+from placewright.rematerialization.proofs import no_runs_fit, some_may_run_again
+from placewright.rematerialization.solve import (
+    in_order,
+    in_other_order,
+    ops_of,
+    order_of_least_memory,
+    rematerialize,
+    rerun_evaluations,
+    with_reruns,
+)
+from placewright.search.run.budget import Budget, Interrupted, OnProgress
+from placewright.search.run.result import measure
+from placewright.search.run.search_run import SearchRun
+from placewright.support.errors import InputError
+from placewright.support.interruption import until_interrupted
+from placewright.support.quantities import counted, format_bytes
+
+#: Passes that the batch is taken in, as far as they divide it, whose gradients are added up.
+_ACCUMULATIONS = (2, 4, 8)
+#: Smaller and larger batches that are tried instead of the given one.
+_FEWER, _MORE = (2, 4), (2, 4)
+#: How many plans are searched for at most after each sort of capture.
+_MOST_PLANS = 4
+#: How many ways are told that need less at least.
+_MOST_LOWERED = 2
+_CHANGES = {
+    "own": "",
+    "bfloat16": "weights in bfloat16",
+    "lora": f"adapters of rank {LORA_RANK} alone (LoRA)",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A device that is looked at. machine: of it alone. name: its kind, or where several have the same, its own.
+
+    optimizers: that are tried there, the user's first.
+    """
+
+    machine: Machine
+    limit_bytes: int
+    name: str
+    optimizers: tuple[OwnOptimizer, ...]
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether it is one."""
+        return self.machine.devices[0].is_cpu
+
+    @property
+    def fused(self) -> OwnOptimizer:
+        """The user's optimizer in as little memory as it can step in."""
+        return next(each for each in self.optimizers if each.stepping == "fused" and not each.changes)
+
+    def optimizers_of(self, trained: Trained) -> list[OwnOptimizer]:
+        """Those that are tried with what is trained. Adapters have small states whatever steps them."""
+        if trained == "own":
+            return list(self.optimizers)
+        return [each for each in self.optimizers if each is self.fused or (each.changes and trained == "bfloat16")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """What is common to setups of one capture. for_plans: the passes as plans hold them."""
+
+    place: Place
+    for_plans: ForwardBackward
+    trained: Trained
+    batch: int
+    accumulation: int
+    dtype: str
+    autocast: bool
+
+    @cached_property
+    def passes(self) -> ForwardBackward:
+        """As PyTorch holds it in eager."""
+        return in_eager(self.for_plans, on_cpu=self.place.is_cpu)
+
+    @property
+    def other_parts_bytes(self) -> int:
+        """What a loop holds of the batch beside the part of a pass."""
+        graph = self.for_plans.graph
+        given = (graph.tensors[tensor] for op in graph.ops if op.kind == "input" for tensor in op.outputs)
+        return (self.accumulation - 1) * sum(tensor.size_bytes for tensor in given)
+
+    @property
+    def autocast_on(self) -> str:
+        """The device whose rules autocast has; empty without."""
+        if not self.autocast:
+            return ""
+        return "cpu" if self.place.is_cpu else "cuda"
+
+    def problem(self, passes: ForwardBackward, optimizer: OwnOptimizer) -> Problem:
+        """Of its last pass with the optimizer."""
+        make = last_pass if self.accumulation > 1 else training_step
+        return self.limited(make(passes, optimizer.keeps, stepping=optimizer.stepping))
+
+    def limited(self, graph: Graph) -> Problem:
+        """Of a graph within the limit."""
+        limit = max(0, self.place.limit_bytes - self.other_parts_bytes)
+        return replace(make_problem(graph, self.place.machine), memory_limits_bytes=(limit,))
+
+    @cached_property
+    def _pass_times(self) -> tuple[int, int]:
+        """Of a first pass, and of one whose gradients are added to those before."""
+        problems = map(self.limited, (self.passes.graph, last_pass(self.passes, None)))
+        first, further = (measure(problem, in_order(problem)).step_time_ns for problem in problems)
+        return first, further
+
+    def step_time_ns(self, runs: Runs, plain: Metrics) -> int:
+        """Of a step with all of its passes. plain: of the last one without reruns."""
+        if self.accumulation == 1:
+            return runs.metrics.step_time_ns
+        first, further = self._pass_times
+        optimizer = plain.step_time_ns - further
+        one = runs.metrics.step_time_ns - optimizer
+        return one * self.accumulation + optimizer - (further - first)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runs:
+    """A last pass as it runs. graph: with each run as an op, in order. blocks: that are checkpointed, by module."""
+
+    graph: Graph
+    metrics: Metrics
+    blocks: tuple[str, ...] = ()
+    is_planned: bool = False
+    num_reruns: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Tried:
+    """A way that was tried without a plan: with what metrics, as which setup."""
+
+    way: Way
+    metrics: Metrics
+    setup: TrainingSetup
+
+
+@dataclass(kw_only=True)
+class SetupSearch:
+    """Setups tried one by one.
+
+    until: the processor time from which on no other capture or search is begun. tried: ways without a plan, with the
+    user's optimizer. planned: of those, for which a plan has been searched. longest: seconds that a capture took.
+    """
+
+    captures: PassCaptures
+    places: Sequence[Place]
+    keep: Sequence[str] = ()
+    evaluations: int | None = None
+    seed: int = 0
+    until: float = 0.0
+    on_progress: OnProgress | None = None
+    on_stage: Callable[[str], None] | None = None
+    interrupted: Interrupted | None = None
+    setups: list[TrainingSetup] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    tried: list[_Tried] = field(default_factory=list)
+    planned: list[_Tried] = field(default_factory=list)
+    sources: TimeSources | None = None
+    longest: float = 0.0
+
+    def as_it_is(self) -> list[TrainingSetup]:
+        """The step as it is, and what is tried of it at once. Raises InputError where it cannot be captured."""
+        started = time.process_time()
+        self._tell("the step as it is")
+        for way in self._ways("own", autocast=False, batches=[(self.captures.samples, 1)]):
+            self._try(way)
+        self.longest = time.process_time() - started
+        return self.setups
+
+    def everything(self, machine: Machine, reserved: int) -> Alternatives:
+        """All that is found until the time is over."""
+        with until_interrupted(self.interrupted):
+            self.as_it_is()
+            self._others()
+        if not self.setups:
+            raise KeyboardInterrupt
+        return Alternatives(
+            schema_version=1,
+            model=type(self.captures.model).__name__,
+            machine=machine.name,
+            samples=self.captures.samples,
+            optimizer=self.places[0].optimizers[0].name,
+            reserved_bytes=reserved,
+            basis=basis_words(self.sources, machine),
+            setups=ranked(self.setups),
+            floors=tuple(self._floor(place) for place in self.places),
+            left_out=tuple(self.left_out),
+            seed=self.seed,
+        )
+
+    def _others(self) -> None:
+        """What one capture each is for, the likely ones first; plans where they can be the fastest."""
+        # Where parameters and states are too much, nothing that trains the same fits.
+        hopeless = all(
+            each.parameter_bytes + each.optimizer_bytes > each.limit_bytes for each in self.setups if not each.changes
+        )
+        if hopeless:
+            self._changed()
+        if self.captures.dtype == "float32":
+            self._autocast()
+            # Tensor cores gain more than another batch in float32 does.
+            if not hopeless:
+                self._changed()
+            self._own_batches()
+        else:
+            self._own_batches()
+            if not hopeless:
+                self._changed()
+
+    def _autocast(self) -> None:
+        # However long a capture takes, this one is what most people need, with its plans, which take little beside it.
+        needed, self.longest, before = self.longest, 0.0, len(self.tried)
+        batches = [(self.captures.samples, 1), *self._other_batches()]
+        self._stage("bfloat16 autocast", "own", autocast=True, batches=batches)
+        self.longest = needed
+        if len(self.tried) > before:
+            self.until, until = float("inf"), self.until
+            self._plans()
+            self.until = until
+
+    def _own_batches(self) -> None:
+        own = self.captures.dtype
+        self._stage(f"other batches in {own}", "own", autocast=False, batches=self._other_batches())
+        self._plans()
+
+    def _changed(self) -> None:
+        own, samples = self.captures.dtype, self.captures.samples
+        few = [(samples, 1), (2 * samples, 1)]
+        if own == "float32":
+            self._stage(_CHANGES["bfloat16"], "bfloat16", autocast=False, batches=few)
+        if can_have_adapters(self.captures.model):
+            self._stage(_CHANGES["lora"], "lora", autocast=own == "float32", batches=few)
+
+    def _other_batches(self) -> list[tuple[int, int]]:
+        samples = self.captures.samples
+        counts = [count for count in _ACCUMULATIONS if samples % count == 0]
+        fewer = [(samples // part, 1) for part in _FEWER if samples % part == 0]
+        return [*((samples // count, count) for count in counts), *fewer, *((samples * more, 1) for more in _MORE)]
+
+    def _stage(self, words: str, trained: Trained, *, autocast: bool, batches: Sequence[tuple[int, int]]) -> None:
+        if self._no_time(self.longest):
+            self.left_out.append(f"{words}: there was no time for it")
+            return
+        self._tell(words)
+        failed: dict[str, list[str]] = {}
+        for batch, count in batches:
+            try:
+                for way in self._ways(trained, autocast=autocast, batches=[(batch, count)]):
+                    self._try(way)
+            except InputError as error:
+                failed.setdefault(str(error), []).append(f"{batch} x {count}" if count > 1 else str(batch))
+        self.left_out += [f"{words}, batch {', '.join(sizes)}: {error}" for error, sizes in failed.items()]
+
+    def _tell(self, captured: str) -> None:
+        if self.on_stage is not None:
+            self.on_stage(f"{counted(len(self.setups), 'way')} tried; capturing {captured}")
+
+    def _no_time(self, needed: float = 0.0) -> bool:
+        return time.process_time() + needed > self.until or bool(self.interrupted and self.interrupted())
+
+    def _ways(self, trained: Trained, *, autocast: bool, batches: Sequence[tuple[int, int]]) -> Iterator[Way]:
+        for place in self.places:
+            rules = ("cpu" if place.is_cpu else "gpu") if autocast else None
+            for batch, count in batches:
+                yield Way(
+                    place=place,
+                    for_plans=self.captures.get(batch, trained, rules),
+                    trained=trained,
+                    batch=batch,
+                    accumulation=count,
+                    dtype="bfloat16" if autocast or trained == "bfloat16" else self.captures.dtype,
+                    autocast=autocast,
+                )
+
+    def _try(self, way: Way) -> None:
+        """The ways to run it without a plan."""
+        for optimizer in way.place.optimizers_of(way.trained):
+            problem = way.problem(way.passes, optimizer)
+            if self.sources is None and problem.time_origin is not None:
+                self.sources = count_sources(problem.time_origin)
+            plain = measure(problem, in_order(problem))
+            for runs in _without_a_plan(problem, plain):
+                self.setups.append(_setup(way, optimizer, runs, plain))
+                if not runs.blocks and optimizer is way.place.fused:
+                    self.tried.append(_Tried(way=way, metrics=plain, setup=self.setups[-1]))
+
+    def _plans(self) -> None:
+        """Searches for plans where they can be the fastest: none takes less time than the step without a plan."""
+        for place in self.places:
+            own = [each for each in self.tried if each.way.place is place and each.way.trained == "own"]
+            candidates = [each for each in own if not each.setup.fits and each not in self.planned]
+            # On CPUs PyTorch's kernels in bfloat16 compute in memory of their own, of which nothing is known.
+            candidates = [each for each in candidates if not (place.is_cpu and each.way.autocast)]
+            for each in sorted(candidates, key=lambda each: each.setup.time_per_sample_ns)[:_MOST_PLANS]:
+                if each.setup.time_per_sample_ns >= self._best_time(place):
+                    break
+                if self._no_time():
+                    self.left_out.append(f"a plan of {each.setup.words}: there was no time for it")
+                    break
+                self.planned.append(each)
+                if (runs := self._planned(each.way)) is not None:
+                    self.setups.append(_setup(each.way, place.fused, runs, each.metrics))
+
+    def _best_time(self, place: Place) -> float:
+        """Of what fits there and trains the same."""
+        times = (
+            each.time_per_sample_ns
+            for each in self.setups
+            if each.device == place.name and each.fits and not each.changes
+        )
+        return min(times, default=float("inf"))
+
+    def _planned(self, way: Way) -> Runs | None:
+        """The last pass with ops that run again, or in another order.
+
+        Nothing is moved to the host, since `fit` moves nothing in a training step. None where the search finds nothing
+        to do, or the least that is needed is proven to be too much. What steps behind several passes is not in the
+        plan, so gradients are held until then.
+        """
+        one = way.problem(way.for_plans, way.place.fused)
+        if no_runs_fit(one, None) or not some_may_run_again(one, self.keep):
+            return None
+        run = SearchRun(
+            Budget(evaluations=self.evaluations or max(12, rerun_evaluations(one) // 4)),
+            seed=self.seed,
+            on_progress=self.on_progress,
+            interrupted=self.interrupted,
+        )
+        orders = [order_of_least_memory(one)] if way.accumulation == 1 else []
+        again = rematerialize(one, run, self.keep, orders=orders)
+        order = ops_of(again.result.solution.order)
+        if not again.reruns and bool((order == np.arange(len(order))).all()):
+            return None
+        graph = in_other_order(again.problem, order).graph
+        return Runs(graph=graph, metrics=again.result.metrics, is_planned=True, num_reruns=len(again.reruns))
+
+    def _floor(self, place: Place) -> Floor:
+        """Of the step as it is, and what lowers it of what was tried."""
+        captures = self.captures
+        own = Way(
+            place=place,
+            for_plans=captures.get(captures.samples),
+            trained="own",
+            batch=captures.samples,
+            accumulation=1,
+            dtype=captures.dtype,
+            autocast=False,
+        )
+        problem = own.problem(own.for_plans, place.fused)
+        least, name = least_limit(problem)
+        sizes = _resident(problem.graph, own)
+        (op,) = [each for each in problem.graph.ops if each.name == name]
+        states = min(sizes["optimizer_bytes"], least)
+        parameters = min(sizes["parameter_bytes"], least - states)
+        return Floor(
+            device=place.name,
+            least_bytes=least,
+            parameter_bytes=parameters,
+            optimizer_bytes=states,
+            needed_bytes=least - states - parameters,
+            op=name,
+            kind=op.kind,
+            lowered_by=tuple(self._lowers(place, least, is_loss="log_softmax" in name)),
+        )
+
+    def _lowers(self, place: Place, least: int, *, is_loss: bool) -> Iterator[str]:
+        """Ways that were tried whose least is less, and how much it is."""
+        if is_loss:
+            yield "computing the loss in chunks"
+        found: dict[str, int] = {}
+        for each in self.tried:
+            way = each.way
+            if way.place is place and way.batch * way.accumulation == self.captures.samples:
+                size = least_limit(way.problem(way.for_plans, place.fused))[0]
+                found[each.setup.words] = size
+        fewest = sorted((size, words) for words, size in found.items() if size < least)
+        yield from (f"{words}: {format_bytes(size)}" for size, words in fewest[:_MOST_LOWERED])
+
+
+def _without_a_plan(problem: Problem, plain: Metrics) -> Iterator[Runs]:
+    """As PyTorch runs it, and with its blocks checkpointed as people write it, where that needs less."""
+    graph = problem.graph
+    yield Runs(graph=graph, metrics=plain)
+    blocks = module_blocks(graph)
+    if len(blocks) > 1 and (reruns := checkpointed(problem, list(blocks.values()))):
+        again = with_inputs_held(with_reruns(problem, reruns), graph, list(blocks.values()))
+        metrics = measure(again, in_order(again))
+        if metrics.peak_memory_bytes < plain.peak_memory_bytes:
+            yield Runs(graph=again.graph, metrics=metrics, blocks=tuple(blocks), num_reruns=len(reruns))
+
+
+def _setup(way: Way, optimizer: OwnOptimizer, runs: Runs, plain: Metrics) -> TrainingSetup:
+    limit, peak = way.place.limit_bytes, runs.metrics.peak_memory_bytes + way.other_parts_bytes
+    step_time_ns = way.step_time_ns(runs, plain)
+    sizes = _held(runs, way, peak)
+    return TrainingSetup(
+        batch=way.batch,
+        accumulation=way.accumulation,
+        dtype=way.dtype,
+        autocast=way.autocast,
+        optimizer=optimizer.name,
+        changes=", ".join(filter(None, (_CHANGES[way.trained], optimizer.changes))),
+        num_checkpointed=len(runs.blocks),
+        planned=runs.is_planned,
+        num_reruns=runs.num_reruns,
+        device=way.place.name,
+        limit_bytes=limit,
+        fits=peak <= limit,
+        peak_bytes=peak,
+        **sizes,
+        step_time_ns=step_time_ns,
+        time_per_sample_ns=step_time_ns / (way.batch * way.accumulation),
+        code="\n".join(_code(way, optimizer, runs, limit - sizes["optimizer_bytes"] - way.other_parts_bytes)),
+    )
+
+
+def _code(way: Way, optimizer: OwnOptimizer, runs: Runs, without_states: int) -> Iterator[str]:
+    yield f"# a batch of {counted(way.batch * way.accumulation, 'sample')}"
+    yield from prepared(way.trained, runs.blocks, way.autocast_on, optimizer)
+    if not runs.is_planned:
+        yield from plain_step(way.accumulation)
+    elif way.accumulation == 1:
+        yield from planned_step(1, way.place.limit_bytes, with_optimizer=True)
+    else:
+        # The states of an optimizer that steps outside of the plan come on top of what `fit` counts.
+        yield from planned_step(way.accumulation, without_states, with_optimizer=False)
+
+
+def _held(runs: Runs, way: Way, peak: int) -> dict[str, int]:
+    """What the peak is made of."""
+    graph = runs.graph
+    sizes = _resident(graph, way)
+    # Each op of the optimizer reads a parameter, then the sum of its gradients.
+    sums = {graph.base_of[op.inputs[1]] for op in graph.ops if op.kind == "optimizer"}
+    _, alive = held_at_peak(graph)
+    sizes["gradient_bytes"] = sum(graph.tensors[tensor].held_bytes for tensor in sums & alive)
+    left = peak
+    for name, size in sizes.items():
+        sizes[name] = min(size, left)
+        left -= sizes[name]
+    return {**sizes, "activation_bytes": left}
+
+
+def _resident(graph: Graph, way: Way) -> dict[str, int]:
+    """What is always there: what the passes read that no op makes, and what the optimizer keeps beside."""
+    own = {tensor.name for tensor in way.passes.graph.tensors if tensor.role != "activation"}
+    resident = [tensor for tensor in graph.tensors if tensor.role != "activation"]
+    states = {tensor for op in graph.ops if op.kind == "optimizer" for tensor in op.inputs[2:]}
+    return {
+        "parameter_bytes": sum(tensor.held_bytes for tensor in resident if tensor.name in own),
+        "optimizer_bytes": sum(graph.tensors[tensor].held_bytes for tensor in states),
+    }

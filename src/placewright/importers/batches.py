@@ -1,0 +1,73 @@
+"""A captured pass for any batch, from one of a batch that is known by its size wherever it stands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from placewright.graph import Graph, Op, Tensor
+from placewright.importers.builder import tensor_bytes
+from placewright.importers.forward_backward import ForwardBackward
+from placewright.support.errors import InputError
+
+#: A batch that no other extent of a network is a multiple of: a prime, and larger than what networks have.
+TRACED_BATCH = 1_000_003
+#: What comes this near to a multiple of its square is not a plain multiple of it.
+_NEAR = 1000
+
+
+def of_batch(traced: ForwardBackward, batch: int) -> ForwardBackward:
+    """The pass of `TRACED_BATCH` samples as one of `batch` samples.
+
+    Raises InputError where an extent depends on the batch in another way than as a multiple of it.
+    """
+    graph = traced.graph
+    tensors = tuple(_tensor(tensor, batch) for tensor in graph.tensors)
+    ops = tuple(_op(op, batch) for op in graph.ops)
+    return replace(traced, graph=Graph(name=graph.name, ops=ops, tensors=tensors, metadata=graph.metadata))
+
+
+def _tensor(tensor: Tensor, batch: int) -> Tensor:
+    shape = tensor.shape or ()
+    if not any(extent >= TRACED_BATCH // 2 for extent in shape):
+        return tensor
+    now = tuple(_extent(extent, batch, tensor.name) for extent in shape)
+    dtype = tensor.dtype or "float32"
+    if tensor.size_bytes == tensor_bytes(shape, dtype):
+        return replace(tensor, shape=now, size_bytes=tensor_bytes(now, dtype))
+    # Axes that repeat what is there have no bytes of their own.
+    size = tensor.size_bytes
+    return replace(tensor, shape=now, size_bytes=_multiple(size, batch) if size % TRACED_BATCH == 0 else size)
+
+
+def _op(op: Op, batch: int) -> Op:
+    attributes: Mapping[str, Any] = {name: _value(value, batch) for name, value in op.attributes.items()}
+    return op if attributes == op.attributes else replace(op, attributes=attributes)
+
+
+def _value(value: Any, batch: int) -> Any:
+    if isinstance(value, list):
+        return [_value(each, batch) for each in value]
+    if isinstance(value, bool) or not isinstance(value, int) or value < TRACED_BATCH // 2:
+        return value
+    count, rest = divmod(value, TRACED_BATCH)
+    return _multiple(count * TRACED_BATCH, batch) + rest
+
+
+def _extent(extent: int, batch: int, name: str) -> int:
+    if extent < TRACED_BATCH // 2:
+        return extent
+    count, rest = divmod(extent, TRACED_BATCH)
+    if rest or (count > _NEAR and min(count % TRACED_BATCH, -count % TRACED_BATCH) in range(1, _NEAR)):
+        raise InputError(f"'{name}' depends on the batch, and is no multiple of it")
+    return _multiple(extent, batch)
+
+
+def _multiple(value: int, batch: int) -> int:
+    """The value with another batch in the place of each factor that is the traced one."""
+    powers = 0
+    while value and value % TRACED_BATCH == 0:
+        value, powers = value // TRACED_BATCH, powers + 1
+    return value * math.prod([batch] * powers)

@@ -1,0 +1,75 @@
+"""Ctrl-C while something is made that can be cut short."""
+
+from __future__ import annotations
+
+import _thread
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+
+_AGAIN_S = 0.01
+
+
+class Interruption:
+    """A context in which SIGINT is noted from when it is first asked for; called, it says whether one came.
+
+    Before, there is no search that would keep what it has, so that SIGINT is a KeyboardInterrupt. So is a second one.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._is_asked = False
+        self._ends_at_once = False
+
+    def __call__(self) -> bool:
+        self._is_asked = True
+        return self._count > 0
+
+    def __enter__(self) -> Interruption:
+        self._before = signal.signal(signal.SIGINT, self._note)
+        self._hook_before, sys.unraisablehook = sys.unraisablehook, self._raise_again
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        signal.signal(signal.SIGINT, self._before)
+        sys.unraisablehook = self._hook_before
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._count += 1
+        if self._ends_at_once or not self._is_asked or self._count > 1:
+            raise KeyboardInterrupt
+
+    def _raise_again(self, swallowed: sys.UnraisableHookArgs) -> None:
+        """What a destructor or a weak reference's callback swallows comes again when that is over."""
+        if swallowed.exc_type is KeyboardInterrupt:
+            self._count -= 1
+            threading.Timer(_AGAIN_S, _thread.interrupt_main).start()
+        else:
+            self._hook_before(swallowed)
+
+    @contextmanager
+    def ends_at_once(self) -> Iterator[None]:
+        """The first SIGINT ends what runs inside, wherever it is, and no more."""
+        before, self._ends_at_once = self._ends_at_once, True
+        try:
+            yield
+        except KeyboardInterrupt:
+            if self._count > 1:
+                raise
+        finally:
+            self._ends_at_once = before
+
+
+@contextmanager
+def until_interrupted(interrupted: Callable[[], bool] | None) -> Iterator[None]:
+    """The first SIGINT ends what runs inside, and no more, where `interrupted` is what notes it."""
+    if isinstance(interrupted, Interruption):
+        with interrupted.ends_at_once():
+            yield
+    else:
+        yield
