@@ -47,8 +47,8 @@ class JointGraph:
     graph
         Forward, then backward, in the order of tracing.
     once
-        Names of the ops whose second run would give something else: they draw random numbers, or read what forward
-        overwrites.
+        Names of the ops whose second run would give something else: they draw random numbers, are collectives, or read
+        what forward overwrites.
     """
 
     def __init__(
@@ -97,7 +97,11 @@ class JointGraph:
             op.name
             for op in self.graph.ops
             if op.kind not in ("view", "input")
-            and (draws_random_numbers(node := self._node[op.name]) or not written.isdisjoint(node.all_input_nodes))
+            and (
+                _is_collective(node := self._node[op.name])
+                or draws_random_numbers(node)
+                or not written.isdisjoint(node.all_input_nodes)
+            )
         )
 
     def parted(
@@ -152,7 +156,8 @@ class JointGraph:
                 )
             if is_size(node) and not all(map(is_size, node.all_input_nodes)):
                 raise OpenSizesError(f"the node {node.name} of a captured graph asks for the size of a result")
-            if node.op == "call_function" and node.target is not _COPY and node.is_impure(impure_random=False):
+            acts = node.op == "call_function" and node.target is not _COPY and not _is_collective(node)
+            if acts and node.is_impure(impure_random=False):
                 raise InputError(
                     f"the op {node.target} of a captured graph does something beside what it returns, and no plan "
                     "under a memory limit runs it"
@@ -277,6 +282,11 @@ class _Rewriting:
     def _write(self, in_backward: bool) -> None:
         for node in self.joint._writes[in_backward]:
             self.graph.node_copy(node, self._now)
+
+
+def _is_collective(node: fx.Node) -> bool:
+    """Whether a call sends to other processes, or waits for them: it does nothing else, and runs once."""
+    return getattr(node.target, "namespace", "") == "_c10d_functional"
 
 
 def is_tangent(node: fx.Node) -> bool:
