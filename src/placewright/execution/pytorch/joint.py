@@ -66,6 +66,7 @@ class JointGraph:
     ) -> None:
         self._joint = joint
         self._sizes = sizes
+        self._may_send = not as_run
         self._num_forward_outputs = num_forward_outputs
         self._check()
         ends = list(_results(joint.graph))
@@ -156,8 +157,9 @@ class JointGraph:
                 )
             if is_size(node) and not all(map(is_size, node.all_input_nodes)):
                 raise OpenSizesError(f"the node {node.name} of a captured graph asks for the size of a result")
-            acts = node.op == "call_function" and node.target is not _COPY and not _is_collective(node)
-            if acts and node.is_impure(impure_random=False):
+            # Those that run one by one may run in another order than in other processes.
+            is_known = node.target is _COPY or (self._may_send and _is_collective(node))
+            if node.op == "call_function" and not is_known and node.is_impure(impure_random=False):
                 raise InputError(
                     f"the op {node.target} of a captured graph does something beside what it returns, and no plan "
                     "under a memory limit runs it"
