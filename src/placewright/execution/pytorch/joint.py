@@ -77,7 +77,9 @@ class JointGraph:
         theirs = {node.name for node in forward.graph.nodes if node.op == "call_function"}
         checked = [node.args[0] for node in self._checks]
         first = [*ends[:num_forward_outputs], *(node.args[1] for node in self._writes[False]), *checked]
-        own = (node for node in joint.graph.nodes if node.name in theirs)
+        # Nodes of a part may have the names of others of the joint graph.
+        late = _reached_by_tangents(joint.graph)
+        own = (node for node in joint.graph.nodes if node.name in theirs and node not in late)
         self._forward = ancestors([node for node in (*first, *own) if isinstance(node, fx.Node)])
         self._of: dict[fx.Node, fx.Node] = {}
         read = self._in_passes([*ends, *(node.args[1] for node in writes), *checked])
@@ -294,6 +296,15 @@ def _is_collective(node: fx.Node) -> bool:
 def is_tangent(node: fx.Node) -> bool:
     """Whether a placeholder of a joint graph is a gradient that backward gets."""
     return "tangents" in str(node.target)
+
+
+def _reached_by_tangents(graph: fx.Graph) -> set[fx.Node]:
+    """What is computed of gradients that backward gets, with these."""
+    reached = {node for node in graph.find_nodes(op="placeholder") if is_tangent(node)}
+    for node in graph.nodes:
+        if not reached.isdisjoint(node.all_input_nodes):
+            reached.add(node)
+    return reached
 
 
 def overwritten(graph: fx.Graph) -> set[fx.Node]:
