@@ -75,11 +75,12 @@ class GraphCompiler:
     @contextmanager
     def calling(self, given: Any) -> Iterator[list[CompiledGraph]]:
         """Around each call of the module with such arguments. Gives the graphs that run in it."""
+        around = getattr(self._now, "call", None)
         self._now.call = Call([leaf for leaf in tree_leaves(given) if isinstance(leaf, torch.Tensor)])
         try:
             yield self._now.call.ran
         finally:
-            del self._now.call
+            self._now.call = around
 
     def has_room(self, size: int) -> bool:
         """Whether all graphs keep the limit beside so many bytes."""

@@ -179,6 +179,33 @@ def test_policies_of_checkpoints_hold_or_are_named() -> None:
             placewright.fit(made(kind), int(0.5 * base), backend="inductor")(X)
 
 
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.split, self.join = nn.Linear(32, 96), nn.Linear(32, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = self.split(x).unflatten(1, (3, 4, 8)).unflatten(0, (8, 64)).permute(2, 0, 3, 1, 4)
+        found = nn.functional.scaled_dot_product_attention(*parts, is_causal=True)
+        return x + self.join(found.transpose(1, 2).flatten(2).flatten(0, 1))
+
+
+def test_checkpointed_attention_runs_again_with_the_state_of_the_generator() -> None:
+    """PyTorch saves that, and names nodes of the parts as other nodes of the joint graph."""
+
+    class Own(Blocks):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(Attention() for _ in range(3))
+
+        def layer(self, layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+            y: torch.Tensor = checkpoint(layer, x, use_reentrant=False)
+            return y
+
+    base, wanted = compiled(made(Own))
+    assert_within(base, made(Own), wanted)
+
+
 def test_checkpoints_of_the_users_own_stay() -> None:
     class Own(Blocks):
         def layer(self, layer: nn.Module, x: torch.Tensor) -> torch.Tensor:

@@ -47,8 +47,8 @@ class JointGraph:
     graph
         Forward, then backward, in the order of tracing.
     once
-        Names of the ops whose second run would give something else: they draw random numbers, or read what forward
-        overwrites.
+        Names of the ops whose second run would give something else: they draw random numbers, are collectives, or read
+        what forward overwrites.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class JointGraph:
     ) -> None:
         self._joint = joint
         self._sizes = sizes
+        self._may_send = not as_run
         self._num_forward_outputs = num_forward_outputs
         self._check()
         ends = list(_results(joint.graph))
@@ -76,7 +77,9 @@ class JointGraph:
         theirs = {node.name for node in forward.graph.nodes if node.op == "call_function"}
         checked = [node.args[0] for node in self._checks]
         first = [*ends[:num_forward_outputs], *(node.args[1] for node in self._writes[False]), *checked]
-        own = (node for node in joint.graph.nodes if node.name in theirs)
+        # Nodes of a part may have the names of others of the joint graph.
+        late = _reached_by_tangents(joint.graph)
+        own = (node for node in joint.graph.nodes if node.name in theirs and node not in late)
         self._forward = ancestors([node for node in (*first, *own) if isinstance(node, fx.Node)])
         self._of: dict[fx.Node, fx.Node] = {}
         read = self._in_passes([*ends, *(node.args[1] for node in writes), *checked])
@@ -97,7 +100,11 @@ class JointGraph:
             op.name
             for op in self.graph.ops
             if op.kind not in ("view", "input")
-            and (draws_random_numbers(node := self._node[op.name]) or not written.isdisjoint(node.all_input_nodes))
+            and (
+                _is_collective(node := self._node[op.name])
+                or draws_random_numbers(node)
+                or not written.isdisjoint(node.all_input_nodes)
+            )
         )
 
     def parted(
@@ -152,7 +159,9 @@ class JointGraph:
                 )
             if is_size(node) and not all(map(is_size, node.all_input_nodes)):
                 raise OpenSizesError(f"the node {node.name} of a captured graph asks for the size of a result")
-            if node.op == "call_function" and node.target is not _COPY and node.is_impure(impure_random=False):
+            # Those that run one by one may run in another order than in other processes.
+            is_known = node.target is _COPY or (self._may_send and _is_collective(node))
+            if node.op == "call_function" and not is_known and node.is_impure(impure_random=False):
                 raise InputError(
                     f"the op {node.target} of a captured graph does something beside what it returns, and no plan "
                     "under a memory limit runs it"
@@ -279,9 +288,23 @@ class _Rewriting:
             self.graph.node_copy(node, self._now)
 
 
+def _is_collective(node: fx.Node) -> bool:
+    """Whether a call sends to other processes, or waits for them: it does nothing else, and runs once."""
+    return getattr(node.target, "namespace", "") == "_c10d_functional"
+
+
 def is_tangent(node: fx.Node) -> bool:
     """Whether a placeholder of a joint graph is a gradient that backward gets."""
     return "tangents" in str(node.target)
+
+
+def _reached_by_tangents(graph: fx.Graph) -> set[fx.Node]:
+    """What is computed of gradients that backward gets, with these."""
+    reached = {node for node in graph.find_nodes(op="placeholder") if is_tangent(node)}
+    for node in graph.nodes:
+        if not reached.isdisjoint(node.all_input_nodes):
+            reached.add(node)
+    return reached
 
 
 def overwritten(graph: fx.Graph) -> set[fx.Node]:

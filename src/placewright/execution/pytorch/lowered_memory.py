@@ -203,6 +203,8 @@ def _reinterpreted(tensor: Any, size: Sequence[int], strides: Sequence[int], off
 class _Counting(TorchDispatchMode):
     """Counts the most bytes in use at once of tensors that it notes and of what ops return."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, workspaces: dict[Any, int]) -> None:
         super().__init__()
         self.peak = 0
@@ -221,6 +223,10 @@ class _Counting(TorchDispatchMode):
         return result
 
     def _workspace_bytes(self, func: Any, args: Any, kwargs: Any) -> int:
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            # Those that an op runs with a state of the generator are given the op, and then its arguments.
+            place = next((place for place, each in enumerate(args) if isinstance(each, torch._ops.OpOverload)), None)
+            return 0 if place is None else self._workspace_bytes(args[place], args[place + 1 :], kwargs)
         leaves, spec = tree_flatten((args, kwargs))
         if func.is_view or not _may_run(func, [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]):
             return 0

@@ -66,9 +66,12 @@ class Sizes:
         return Sizes({**self._values, **found}, self._places)
 
     def number(self, size: Any) -> Any:
-        """What an open size is with them."""
+        """What an open size is with them; of one that no argument has, as of a generator's state, what it was."""
         kind = next((kind for open_kind, kind in _KINDS.items() if isinstance(size, open_kind)), None)
-        return size if kind is None else kind(size.node.expr.xreplace(self._values))
+        if kind is None:
+            return size
+        found = size.node.expr.xreplace(self._values)
+        return kind(found if found.is_number else found.xreplace(size.node.shape_env.backed_var_to_val))
 
     def num_bytes(self, value: Any) -> int:
         """What the memory of a tensor takes."""
