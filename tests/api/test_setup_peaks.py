@@ -145,8 +145,8 @@ def test_stated_peaks_in_bfloat16_are_the_allocators() -> None:
     setups = [each for each in setups_of(Transformer) if each.dtype == "bfloat16" and each.batch == SAMPLES]
     assert {(each.autocast, each.num_checkpointed) for each in setups} == {(True, 0), (True, 3), (False, 0), (False, 3)}
     for setup in setups:
-        # When a block runs again under autocast, its Python frame holds what only a copy in bfloat16 is needed of.
-        share = 0.04 if setup.autocast and setup.num_checkpointed else 0.02
+        # When a block runs again, its Python frame holds what only a copy in bfloat16 is needed of.
+        share = 0.06 if setup.num_checkpointed else 0.02
         assert setup.peak_bytes == pytest.approx(measured(Transformer, setup), rel=share), setup.words
 
 

@@ -27,6 +27,7 @@ from placewright.execution.pytorch.miscaptured import OpenSizesError
 from placewright.execution.pytorch.open_sizes import Sizes, is_open
 from placewright.execution.pytorch.step_watch import StepWatch
 from placewright.machine import Machine
+from placewright.support.errors import InputError
 from placewright.support.quantities import format_bytes
 
 
@@ -91,6 +92,13 @@ class GraphCompiler:
         """Compiles one graph. Raises InputError where no plan keeps the limit."""
         # PyTorch changes the module while it compiles it.
         original = _copied(module) if any(map(is_open, example_inputs)) else None
+        if original is not None and _regions(module):
+            raise RefusedError(
+                InputError(
+                    f"sizes in {self._name} vary, and its nested regions are planned for sizes that are known; set "
+                    "torch._dynamo.config.automatic_dynamic_shapes = False, or leave nested_compile_region out"
+                )
+            )
         try:
             graph = self._compiled(module, example_inputs)
         except RefusedError as error:
@@ -184,6 +192,13 @@ class GraphCompiler:
         """The call of the module that is running; another one, of which nothing is known, where there is none."""
         call: Call | None = getattr(self._now, "call", None)
         return Call() if call is None else call
+
+
+def _regions(module: Any) -> Sequence[fx.Node]:
+    found: Sequence[fx.Node] = module.graph.find_nodes(
+        op="call_function", target=torch.ops.higher_order.invoke_subgraph
+    )
+    return found
 
 
 def _numbers(arguments: Sequence[Any]) -> tuple[int, ...]:

@@ -77,9 +77,10 @@ class FittedModule(OptimizedModule):
             check_step_fits(model, optimizer, limit.memory_limit, found)
         watch = StepWatch(limit.memory_limit)
         backend = GraphCompiler(model, limit, sum(found.state_bytes for found in memory.values()), watch)
-        super().__init__(model, torch._dynamo.optimize(backend))
+        blocks = CompiledBlocks(model)
+        super().__init__(model, torch._dynamo.optimize(backend, dynamic=blocks.dynamic))
         self._limit, self._backend, self._optimizers, self._watch = limit, backend, known, watch
-        self._blocks, self._wrappers = CompiledBlocks(model), weakref.WeakSet()
+        self._blocks, self._wrappers = blocks, weakref.WeakSet()
         own = weakref.ref(self)
 
         def stepped(optimizer: Optimizer, *_: Any) -> None:
@@ -182,7 +183,7 @@ class FittedModule(OptimizedModule):
         self._watch.forget()
         room = max(beside, self._backend.room)
         self._backend = GraphCompiler(self._orig_mod, self._limit, room, self._watch, self._backend.largest)
-        self.dynamo_ctx = torch._dynamo.optimize(self._backend)
+        self.dynamo_ctx = torch._dynamo.optimize(self._backend, dynamic=self._blocks.dynamic)
         forward = self.forward
         self._initialize()
         self.forward = forward

@@ -128,6 +128,11 @@ class CompiledBlocks:
         kinds = {type(each) for each in model.modules()} - self._kinds if sharded else set()
         self._own_kinds = {kind for kind in kinds if kind.forward.__module__.startswith("torch.nn.")}
 
+    @property
+    def dynamic(self) -> bool | None:
+        """What Dynamo is told of sizes: blocks that are compiled once each kind are planned for each size."""
+        return False if self._blocks or self._own_kinds else None
+
     @contextmanager
     def as_regions(self) -> Iterator[None]:
         """While the model is called.
