@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +114,13 @@ def measured(network: Any, setup: TrainingSetup) -> int:
         exec("\n".join(line for line in setup.code.splitlines() if line.startswith(STEP)), space)
 
     torch.manual_seed(0)
-    peak: int = memory.allocated_peak(run)
+    # Cycles of earlier tests, and frames of blocks that run again, would else go whenever the collector comes.
+    gc.collect()
+    gc.disable()
+    try:
+        peak: int = memory.allocated_peak(run)
+    finally:
+        gc.enable()
     return peak
 
 
