@@ -333,8 +333,8 @@ class Measuring:
                 steps.measured = steps.requested = found
             return self.of_steps(steps, **known)
 
-    def compiled(self, share: float | None, budget: float | None) -> dict[str, Any]:
-        """Inductor, within a share of what eager takes or within a budget of PyTorch."""
+    def compiled(self, share: float | None, budget: float | None, keep: Sequence[str] = ()) -> dict[str, Any]:
+        """Inductor, within a share of what eager takes or within a budget of PyTorch. keep: as in KEPT."""
         began = time.time()
         torch._dynamo.reset()
         model, limit = self.model(), None if share is None else int(share * self.base)
@@ -345,7 +345,7 @@ class Measuring:
             if limit is None:
                 compiled: Any = torch.compile(model, dynamic=False)
             else:
-                compiled = placewright.fit(model, limit, backend="inductor")
+                compiled = placewright.fit(model, limit, backend="inductor", keep=keep)
             compiled(*self.args).backward()
             ready, known = time.time() - began, {}
             steps = measured_steps(self.device, model, self.args, lambda: compiled(*self.args).backward())
@@ -380,20 +380,21 @@ class Measuring:
                         self.row(f"planned {share}{ways}", partial(self.planned, times, share, keep))
                 self.row("planned without a limit", partial(self.planned, times, None))
             return
-        for way, share, budget in compiled_ways(self.limits, self.budgets):
-            self.row(way, partial(self.compiled, share, budget))
+        for way, limit, budget, kept in compiled_ways(self.limits, self.budgets):
+            self.row(way, partial(self.compiled, limit, budget, kept))
 
 
 def compiled_ways(
     limits: Sequence[float], budgets: Sequence[float]
-) -> Iterator[tuple[str, float | None, float | None]]:
-    """Name, limit and budget of each way to compile: first a limit and two budgets, then the others in turn."""
+) -> Iterator[tuple[str, float | None, float | None, Sequence[str]]]:
+    """Name, limit, budget and what is kept of each way to compile: first a limit and a budget, then others in turn."""
     longer = max(len(limits), len(budgets))
     for number in range(longer):
         if number < len(limits):
-            yield f"inductor limit {limits[number]}", limits[number], None
+            for ways, keep in KEPT.items():
+                yield f"inductor limit {limits[number]}{ways}", limits[number], None, keep
         if number < len(budgets):
-            yield f"inductor budget {budgets[number]}", None, budgets[number]
+            yield f"inductor budget {budgets[number]}", None, budgets[number], ()
 
 
 def ways_of(stage: str, arguments: argparse.Namespace) -> list[str]:
@@ -401,7 +402,7 @@ def ways_of(stage: str, arguments: argparse.Namespace) -> list[str]:
     if stage == "own":
         planned = [f"planned {share}{ways}" for share in arguments.limits for ways in KEPT]
         return ["eager", "checkpointed", *planned, "planned without a limit"]
-    return ["eager again", *(way for way, _, _ in compiled_ways(arguments.limits, arguments.budgets))]
+    return ["eager again", *(way for way, *_ in compiled_ways(arguments.limits, arguments.budgets))]
 
 
 def add_row(out: Path, row: dict[str, Any]) -> None:

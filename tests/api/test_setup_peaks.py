@@ -19,7 +19,8 @@ torch = pytest.importorskip("torch")
 memory = pytest.importorskip("placewright.execution.pytorch.memory")
 
 F = torch.nn.functional
-SAMPLES = 8
+#: So many that a copy of a network's parameters, or states of the generator, are less than 2% of a step.
+SAMPLES = 16
 #: What a step does again in a loop; what comes before is done once.
 STEP = ("model(", "for part", "    (model(", "optimizer.step()", "optimizer.zero_grad()")
 
@@ -111,6 +112,7 @@ def measured(network: Any, setup: TrainingSetup) -> int:
         space = {"torch": torch, "placewright": placewright, "model": network(), "batch": batch}
         del batch
         exec(setup.code, space)
+        gc.collect()
         exec("\n".join(line for line in setup.code.splitlines() if line.startswith(STEP)), space)
 
     torch.manual_seed(0)

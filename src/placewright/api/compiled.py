@@ -46,6 +46,7 @@ from placewright.execution.comparison import RunComparison
 from placewright.execution.pytorch.compare import compare_run, inference, training_step
 from placewright.execution.pytorch.machine import cores_by_device
 from placewright.execution.pytorch.miscaptured import OpenSizesError
+from placewright.execution.pytorch.open_sizes import take_marks_off
 from placewright.execution.pytorch.optimizer_memory import check_step_fits, needed_bytes, optimizer_memory
 from placewright.execution.pytorch.profile import unchanged
 from placewright.execution.pytorch.step import TorchStep
@@ -537,6 +538,7 @@ class _Variant:
         return getattr(self._now, "loss", None)
 
     def _called(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, prepare: bool) -> Any:
+        take_marks_off((args, kwargs))
         if self.is_whole:
             try:
                 return self._compiled(*args, **kwargs)

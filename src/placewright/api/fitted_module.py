@@ -23,6 +23,7 @@ from placewright.api.fitted_graphs import GraphCompiler, Limit
 from placewright.api.inductor_memory import FittedGraph
 from placewright.api.nested_regions import CompiledBlocks
 from placewright.execution.pytorch.data_parallel import bucket_bytes, gradients_in_buckets, local_bytes, wrappers
+from placewright.execution.pytorch.open_sizes import take_marks_off
 from placewright.execution.pytorch.optimizer_memory import check_step_fits, optimizer_memory, state_bytes
 from placewright.execution.pytorch.step_watch import StepWatch
 from placewright.support.errors import InputError, shown
@@ -124,6 +125,8 @@ class FittedModule(OptimizedModule):
             "ignore_logging_functions": _logging_functions(),
         }
         calling = self._backend.calling((args, kwargs))
+        if self._blocks.dynamic is False:
+            take_marks_off((args, kwargs))
         with torch._dynamo.config.patch(settings), self._blocks.as_regions(), calling as ran:
             result = super().__call__(*args, **kwargs)
         tensors = (leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor))

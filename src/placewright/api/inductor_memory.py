@@ -50,6 +50,8 @@ _SETTINGS: Sequence[Mapping[str, Any]] = (
     {},
     {"cpp.max_horizontal_fusion_size": 1, "allow_buffer_reuse": False, "realize_reads_threshold": 2},
 )
+#: Nothing is moved in a region, which PyTorch runs for each of its blocks, nor where sizes are open.
+_NO_MOVES = ("move:*",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +187,10 @@ class MemoryPartitioner(CustomPartitionerFn):
         num_outputs, static = kwargs["num_fwd_outputs"], kwargs.get("static_lifetime_input_indices") or ()
         joint = JointGraph(gm, num_outputs, own[0], sizes=sizes)
         graph = with_fused_times(joint.graph, self._machine, self._fused_share)
-        keep, workspaces, ways = (*joint.once, *policies.kept, *self._keep), dict[Any, int](), list(_SETTINGS)
+        workspaces, ways = dict[Any, int](), list(_SETTINGS)
+        once = (f"recompute:{name}" for name in joint.once)
+        fixed = _NO_MOVES if is_region or sizes.are_open else ()
+        keep = (*once, *joint.collectives, *policies.kept, *self._keep, *fixed)
         own_plan = self._plan(rewritten(graph, joint.run_again_in(own[1])).graph)
         saving = SavingGraph(
             joint=joint, graph=graph, peak_bytes=own_plan.peak_bytes[0], num_outputs=num_outputs, sizes=sizes
@@ -233,9 +238,7 @@ class MemoryPartitioner(CustomPartitionerFn):
         tried = [found]
         if found.peak_bytes > self._limit:
             policies.check(format_bytes(self._limit))
-            tried = _tried(
-                self._limit, within, lambda plan: nearest(plan, joint.parted(saving.reruns(plan.reruns), static))
-            )
+            tried = _tried(self._limit, within, lambda plan: nearest(plan, saving.parted(plan, static)))
             found = self._chosen([found, *tried], policies.advice)
         self._settings = found.settings
         chosen = found
@@ -301,7 +304,7 @@ def _tried(limit: int, planned: Callable[[int], Plan], lowered: Callable[[Plan],
             if not tried:
                 # It may take less than is planned, and else says what limit is near.
                 tried.append(lowered(plan))
-        elif any(plan.reruns == each.plan.reruns for each in tried):
+        elif any((plan.reruns, plan.moves) == (each.plan.reruns, each.plan.moves) for each in tried):
             break
         else:
             tried.append(lowered(plan))

@@ -64,7 +64,7 @@ class Regions:
             found = planned(graph.saving_at_most(int(self._share * size), graph.peak_bytes), graph.peak_bytes)
             if found.status == "infeasible":
                 found = planned(graph.graph, graph.peak_bytes)
-            plan, parts = found, graph.joint.parted(graph.reruns(found.reruns), ())
+            plan, parts = found, graph.parted(found, ())
         self._saved.append(size)
         self.plans.append(plan)
         return parts

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from placewright.graph import Graph, Op, Tensor
-from placewright.rematerialization.reruns import Rerun
+from placewright.rematerialization.reruns import Move, Rerun
 
 #: The ops that take the memory and give it back.
 _TAKEN, _GIVEN_BACK = "between:taken", "between:given back"
@@ -33,8 +33,18 @@ def with_memory_between(graph: Graph, is_forward: Callable[[str], bool], size: i
     )
 
 
-def without_memory_between(reruns: Sequence[Rerun], graph: Graph, is_forward: Callable[[str], bool]) -> list[Rerun]:
-    """The reruns of a plan for such a graph as those of the graph itself."""
+def without_memory_between(
+    reruns: Sequence[Rerun], moves: Sequence[Move], graph: Graph, is_forward: Callable[[str], bool]
+) -> tuple[list[Rerun], list[Move]]:
+    """The reruns and moves of a plan for such a graph as those of the graph itself."""
     last = max(place for place, op in enumerate(graph.ops) if is_forward(op.name))
     first = next(op.name for op in graph.ops[last + 1 :] if op.kind not in ("input", "view"))
-    return [replace(each, before=first) if each.before in (_TAKEN, _GIVEN_BACK) else each for each in reruns]
+
+    def own(name: str) -> str:
+        return first if name in (_TAKEN, _GIVEN_BACK) else name
+
+    def moved(move: Move) -> Move:
+        leaves = None if move.leaves_before is None else own(move.leaves_before)
+        return replace(move, leaves_before=leaves, returns_before=tuple(map(own, move.returns_before)))
+
+    return [replace(each, before=own(each.before)) for each in reruns], [moved(each) for each in moves]

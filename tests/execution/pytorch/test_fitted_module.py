@@ -327,6 +327,14 @@ def test_a_step_without_example_arguments_is_planned_at_its_first_call() -> None
     assert step.plan.peak_bytes[0] <= TIGHT
 
 
+def test_a_step_has_the_sizes_of_its_arguments_though_others_left_them_open() -> None:
+    x = X.clone()
+    torch.compile(network(), backend="aot_eager", dynamic=True)(x).backward()
+    step = placewright.fit(network(), TIGHT)
+    step(x)
+    assert step.plan.reruns
+
+
 def test_the_page_about_trainers_runs(tmp_path: Path) -> None:
     """In a process of its own: trainers look for a package `datasets`, and would find a folder of these tests. They
     import torchvision, which a wheel for another device than this one's would end."""

@@ -16,12 +16,13 @@ from torch._functorch._aot_autograd import descriptors
 from torch._functorch.partitioners import _extract_fwd_bwd_modules
 
 from placewright.execution.pytorch.miscaptured import OpenSizesError
+from placewright.execution.pytorch.offloading import OFFLOAD, RELOAD, WAIT
 from placewright.execution.pytorch.open_sizes import Sizes, is_size
-from placewright.graph import Graph, Op
+from placewright.graph import LEAVE_TARGET, Graph, Op
 from placewright.importers.torch.capture import ancestors, capture_graph
 from placewright.importers.torch.graph import translate
 from placewright.importers.torch.ops import draws_random_numbers
-from placewright.rematerialization.reruns import Rerun, Rewritten, rewritten
+from placewright.rematerialization.reruns import Move, Rerun, Rewritten, rewritten
 from placewright.support.errors import InputError
 
 _COPY = torch.ops.aten.copy_.default
@@ -49,6 +50,8 @@ class JointGraph:
     once
         Names of the ops whose second run would give something else: they draw random numbers, are collectives, or read
         what forward overwrites.
+    collectives
+        Names of those among them that send to other processes, or wait for them.
     """
 
     def __init__(
@@ -96,23 +99,27 @@ class JointGraph:
         if as_run:
             self.graph = _with_forward_first(self.graph, self.is_forward)
         written = {node.args[0] for node in writes} | overwritten(joint.graph)
+        ops = [op.name for op in self.graph.ops if op.kind not in ("view", "input")]
+        self.collectives = tuple(name for name in ops if _is_collective(self._node[name]))
         self.once = tuple(
-            op.name
-            for op in self.graph.ops
-            if op.kind not in ("view", "input")
-            and (
-                _is_collective(node := self._node[op.name])
-                or draws_random_numbers(node)
-                or not written.isdisjoint(node.all_input_nodes)
-            )
+            name
+            for name in ops
+            if name in self.collectives
+            or draws_random_numbers(node := self._node[name])
+            or not written.isdisjoint(node.all_input_nodes)
         )
 
     def parted(
-        self, reruns: Sequence[Rerun], static_inputs: Sequence[int], device_of: Mapping[str, int] | None = None
+        self,
+        reruns: Sequence[Rerun],
+        static_inputs: Sequence[int],
+        device_of: Mapping[str, int] | None = None,
+        moves: Sequence[Move] = (),
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
-        """Forward and backward, in which the ops run again that reruns name. device_of: of ops, by name, in the order
-        of their first runs; by default all are on one device, in the order of the graph."""
-        module, found = _Rewriting(self, rewritten(self.graph, reruns, (), device_of)).done()
+        """Forward and backward, in which the ops run again that reruns name, and tensors are moved to the host's memory
+        and back. device_of: of ops, by name, in the order of their first runs; by default all are on one device, in the
+        order of the graph."""
+        module, found = _Rewriting(self, rewritten(self.graph, reruns, moves, device_of)).done()
         saved = [node for node in found if not is_size(node)]
         placeholders = module.graph.find_nodes(op="placeholder")
         parts: tuple[fx.GraphModule, fx.GraphModule] = _extract_fwd_bwd_modules(
@@ -194,7 +201,8 @@ class _Rewriting:
     """A joint graph written anew, run by run.
 
     made: the node of each tensor of the rewritten graph. view: of each that is a view, the run that makes it.
-    constants: the nodes of arguments and attributes. forward: its nodes, once they are all there.
+    constants: the nodes of arguments and attributes. forward: its nodes, once they are all there. at_host: the copies
+    of tensors that are moved, by tensor. begun: the copies of tensors that are on their way back, by what they become.
     """
 
     def __init__(self, joint: JointGraph, found: Rewritten) -> None:
@@ -205,6 +213,10 @@ class _Rewriting:
         self.constants: dict[fx.Node, fx.Node] = {}
         self.view: dict[int, int] = {}
         self.forward: set[fx.Node] = set()
+        moving = [op for op, original in zip(found.graph.ops, found.op_of, strict=True) if original < 0]
+        self.moved = {op.inputs[0] for op in moving}
+        self.at_host: dict[int, fx.Node] = {}
+        self.begun: dict[int, fx.Node] = {}
 
     def done(self) -> tuple[fx.GraphModule, list[fx.Node]]:
         """The joint graph, and which of forward's nodes backward reads."""
@@ -216,7 +228,8 @@ class _Rewriting:
                     assert tensor is not None
                     self.made[tensor] = self.constants[node]
         last = max(place for place, op in enumerate(ops) if self.joint.is_forward(op.name))
-        for place in range(last + 1):
+        early = self._leaving_between(last)
+        for place in (*range(last + 1), *early):
             self._run(place)
         results, count = list(_results(joint.graph)), self.joint._num_forward_outputs
         ends = [self._now(node) for node in results[:count]]
@@ -225,7 +238,8 @@ class _Rewriting:
         self._write(False)
         self.forward = set(self.graph.nodes)
         for place in range(last + 1, len(ops)):
-            self._run(place)
+            if place not in early:
+                self._run(place)
         ends += [self._now(node) for node in results[count:]]
         self._write(True)
         read = {source for node in self.graph.nodes if node not in self.forward for source in node.all_input_nodes}
@@ -238,6 +252,9 @@ class _Rewriting:
         """One run of an op: its node, and those that pick what it makes."""
         op = self.found.graph.ops[place]
         if op.kind == "input":
+            return
+        if self.found.op_of[place] < 0:
+            self._move(op)
             return
         self._call(place)
         if op.kind == "view":
@@ -260,14 +277,47 @@ class _Rewriting:
         outputs = dict(zip(original.outputs, run.outputs, strict=True))
         if not isinstance(node.meta["val"], (tuple, list)):
             self.made[run.outputs[0]] = call
-            return
-        for pick in node.users:
-            tensor = self._tensor_of(pick)
-            if pick.target is operator.getitem and tensor is not None:
-                self.made[outputs[tensor]] = self.graph.node_copy(pick, lambda _: call)
+        else:
+            for pick in node.users:
+                tensor = self._tensor_of(pick)
+                if pick.target is operator.getitem and tensor is not None:
+                    self.made[outputs[tensor]] = self.graph.node_copy(pick, lambda _: call)
+        for tensor in self.moved.intersection(run.outputs):
+            # A move begins as soon as the tensor is made.
+            self.at_host[tensor] = self._moving(OFFLOAD, self.made[tensor])
+
+    def _leaving_between(self, last: int) -> list[int]:
+        """The runs behind the last of forward by which a tensor of forward has left that nothing of backward reads
+        before. It leaves at the end of forward: otherwise forward would hand it to backward."""
+        graph, found, read = self.found.graph, list[int](), set[int]()
+        for place in range(last + 1, len(graph.ops)):
+            op = graph.ops[place]
+            if op.target == LEAVE_TARGET and graph.producer_of[op.inputs[0]] <= last and op.inputs[0] not in read:
+                found.append(place)
+            elif self.found.op_of[place] >= 0:
+                read.update(graph.base_of[tensor] for tensor in op.inputs)
+        return found
+
+    def _move(self, op: Op) -> None:
+        """A tensor has left, or begins to come back. It began to leave when it was made."""
+        tensor = op.inputs[0]
+        if op.target == LEAVE_TARGET:
+            self.at_host[tensor] = self._moving(WAIT, self.at_host[tensor], self.made[tensor])
+        elif op.outputs:
+            device = self.made[tensor].meta["val"].device
+            self.begun[op.outputs[0]] = self._moving(RELOAD, self.at_host[tensor], device)
+
+    def _moving(self, function: Any, node: fx.Node, *args: Any) -> fx.Node:
+        call = added(node, function, node, *args, graph=self.graph)
+        call.meta.pop("recompute", None)
+        call.meta["partitioner_tag"] = "is_backward" if self.forward else "is_forward"
+        return call
 
     def _value(self, tensor: int) -> fx.Node:
-        """The node of a tensor; in backward views of forward are made anew."""
+        """The node of a tensor; in backward views of forward are made anew. What is on its way back is awaited."""
+        if tensor in self.begun:
+            begun = self.begun.pop(tensor)
+            self.made[tensor] = self._moving(WAIT, begun, begun.args[0])
         if tensor in self.view and self.forward and self.made[tensor] in self.forward:
             self._call(self.view[tensor])
         return self.made[tensor]
@@ -374,9 +424,10 @@ def _is_upcast(node: fx.Node) -> bool:
     return after == torch.float32 and before in (torch.bfloat16, torch.float16)
 
 
-def added(like: fx.Node, function: Any, *args: Any, **options: Any) -> fx.Node:
-    """A call where its graph inserts now, which counts as one of a node's kind. The first argument is a node."""
-    made = like.graph.call_function(function, args, options)
+def added(like: fx.Node, function: Any, *args: Any, graph: fx.Graph | None = None, **options: Any) -> fx.Node:
+    """A call where its graph inserts now, which counts as one of a node's kind. The first argument is a node. graph:
+    where it is not that of the first."""
+    made = (graph or like.graph).call_function(function, args, options)
     made.meta = {key: value for key, value in like.meta.items() if key != "tensor_meta"}
     known = [each.meta["val"] if isinstance(each, fx.Node) else each for each in args]
     with known[0].fake_mode:

@@ -30,6 +30,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only
 
 from placewright.execution.pytorch.joint import is_tangent
 from placewright.execution.pytorch.memory import allocated_peak
+from placewright.execution.pytorch.offloading import OFFLOAD
 from placewright.execution.pytorch.open_sizes import Sizes, lying_as
 
 #: Namespaces of ops that PyTorch brings along.
@@ -65,7 +66,7 @@ class LoweredStep:
             lambda graph, extra: compile_fx.compile_fx_forward(graph, arguments, num_outputs, len(arguments), extra),
         )
         with _on_fake_tensors():
-            saved, _ = self._run_forward([_like(value, sizes) for value in arguments])
+            saved = self._run_forward([_like(value, sizes) for value in arguments])[0]
         # Backward is compiled for tensors as they lie after forward.
         lying = [lying_as(value, saved.get(name)) for name, value in self._read.items()]
         known = SimpleNamespace(bw_donated_idxs=_donated(forward, backward, num_outputs))
@@ -85,16 +86,16 @@ class LoweredStep:
             # Autograd holds the gradients that backward gets until it is over.
             tangents = [tensor for name, tensor in zip(self._read, given, strict=True) if name not in saved]
             del saved
-            second = _Counting(self._workspaces)
+            second = _Counting(self._workspaces, first.at_host)
             second.note([*outlive, *tangents])
             gradients = second.run(self._backward, given)
             second.note(gradients, sum(map(_copied_bytes, gradients)))
-        return max(first, second.peak)
+        return max(first.peak, second.peak)
 
-    def _run_forward(self, arguments: list[Any]) -> tuple[dict[str, Any], int]:
-        """What forward returns, by name, and the most bytes that it has in use. The list is emptied."""
-        counting = _Counting(self._workspaces)
-        return dict(zip(self._ends, counting.run(self._forward, arguments), strict=True)), counting.peak
+    def _run_forward(self, arguments: list[Any]) -> tuple[dict[str, Any], _Counting]:
+        """What forward returns, by name, and what counted the bytes that it has in use. The list is emptied."""
+        counting = _Counting(self._workspaces, {})
+        return dict(zip(self._ends, counting.run(self._forward, arguments), strict=True)), counting
 
 
 @contextmanager
@@ -201,13 +202,17 @@ def _reinterpreted(tensor: Any, size: Sequence[int], strides: Sequence[int], off
 
 
 class _Counting(TorchDispatchMode):
-    """Counts the most bytes in use at once of tensors that it notes and of what ops return."""
+    """Counts the most bytes in use at once of tensors that it notes and of what ops return.
+
+    at_host: the memory, by address, of what was moved to the host, which does not count. What moves adds to it.
+    """
 
     supports_higher_order_operators = True
 
-    def __init__(self, workspaces: dict[Any, int]) -> None:
+    def __init__(self, workspaces: dict[Any, int], at_host: dict[int, StorageWeakRef]) -> None:
         super().__init__()
         self.peak = 0
+        self.at_host = at_host
         self._workspaces = workspaces
         self._in_use: dict[int, tuple[StorageWeakRef, int]] = {}
 
@@ -219,6 +224,9 @@ class _Counting(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
+        if func is OFFLOAD:
+            storage = result.untyped_storage()
+            self.at_host[storage._cdata] = StorageWeakRef(storage)
         self.note(tree_leaves(result), self._workspace_bytes(func, args, kwargs or {}))
         return result
 
@@ -238,7 +246,8 @@ class _Counting(TorchDispatchMode):
     def note(self, results: Iterable[Any], workspace_bytes: int = 0) -> None:
         """Counts tensors among these."""
         for storage in (result.untyped_storage() for result in results if isinstance(result, torch.Tensor)):
-            self._in_use.setdefault(storage._cdata, (StorageWeakRef(storage), storage.nbytes()))
+            if storage._cdata not in self.at_host:
+                self._in_use.setdefault(storage._cdata, (StorageWeakRef(storage), storage.nbytes()))
         self._in_use = {key: known for key, known in self._in_use.items() if not known[0].expired()}
         self.peak = max(self.peak, sum(size for _, size in self._in_use.values()) + workspace_bytes)
 

@@ -11,9 +11,11 @@ from typing import Any
 import sympy
 import torch
 from torch import fx
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 _KINDS: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+#: See `torch._functorch._aot_autograd.runtime_wrappers.mark_dynamo_propagated_dynamic_indices`.
+_MARK = "_dynamo_propagated_dynamic_indices"
 
 
 def is_open(value: Any) -> bool:
@@ -49,6 +51,11 @@ class Sizes:
         known = sizes[0].node.shape_env
         places = {symbol: sources[0].name for symbol, sources in known.var_to_sources.items() if sources}
         return cls(known.backed_var_to_val, places)
+
+    @property
+    def are_open(self) -> bool:
+        """Whether there are any."""
+        return bool(self._values)
 
     def by_place(self) -> dict[str, int]:
         """The numbers by where they are found."""
@@ -90,6 +97,17 @@ class Sizes:
                 return torch.empty_strided(shape, strides, dtype=each.dtype, device=each.device)
 
         return tree_map(known, value)
+
+
+def take_marks_off(given: Any) -> None:
+    """Takes off tensors what has PyTorch leave their sizes open with `dynamic=False`, too.
+
+    It leaves a mark on an argument that it has saved for a backward with open sizes, to find it in the graph behind.
+    """
+    for leaf in tree_leaves(given):
+        # Nested tensors have it of their own.
+        if type(leaf) in (torch.Tensor, torch.nn.Parameter) and hasattr(leaf, _MARK):
+            delattr(leaf, _MARK)
 
 
 def lying_as(value: Any, other: Any) -> Any:

@@ -13,10 +13,11 @@ from torch import fx
 from torch.utils.checkpoint import CheckpointPolicy
 
 from placewright.execution.pytorch.joint import JointGraph
+from placewright.execution.pytorch.offloading import is_at_host
 from placewright.execution.pytorch.open_sizes import Sizes, is_size
 from placewright.graph import Graph
+from placewright.plans.record import Plan
 from placewright.rematerialization.between_passes import with_memory_between, without_memory_between
-from placewright.rematerialization.reruns import Rerun
 from placewright.support.errors import InputError
 
 
@@ -67,7 +68,7 @@ class Policies:
 
 def _saved(forward: fx.GraphModule, num_outputs: int) -> list[fx.Node]:
     found = dict.fromkeys(forward.graph.output_node().args[0][num_outputs:])
-    return [node for node in found if not is_size(node)]
+    return [node for node in found if not (is_size(node) or is_at_host(node))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,9 +89,10 @@ class SavingGraph:
         there = peak_bytes - self._held_between() - max(0, saved)
         return with_memory_between(self.graph, self.joint.is_forward, max(0, there))
 
-    def reruns(self, planned: Sequence[Rerun]) -> list[Rerun]:
-        """Those of a plan for such a graph, for the graph without the limit."""
-        return without_memory_between(planned, self.graph, self.joint.is_forward)
+    def parted(self, plan: Plan, static_inputs: Sequence[int]) -> tuple[fx.GraphModule, fx.GraphModule]:
+        """The parts by a plan for such a graph, or for the graph without the limit."""
+        found = without_memory_between(plan.reruns, plan.moves, self.graph, self.joint.is_forward)
+        return self.joint.parted(found[0], static_inputs, moves=found[1])
 
     def _held_between(self) -> int:
         """Bytes between the passes whatever is saved: arguments and results."""
