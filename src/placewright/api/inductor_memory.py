@@ -40,6 +40,8 @@ _LOGGER = logging.getLogger(__name__)
 #: How many plans are lowered for one graph at the most. The least by which a plan that is over the limit is followed by
 #: a lower one, and the room from which on a higher one is tried, as shares of the limit.
 _MOST_TRIED, _STEP, _SPARE = 6, 0.01, 0.03
+#: By how much of the limit the plan nearest to it may be over for others to be tried, where none is planned within it.
+_FAR = 0.5
 #: How much more settings may take than others for one plan to be tried for the next.
 _WORSE = 1.15
 #: Ways in which Inductor compiles the parts of a step, the fastest first: its own, and one that is nearer to the plan.
@@ -320,6 +322,8 @@ def _tried(limit: int, planned: Callable[[int], Plan], lowered: Callable[[Plan],
         elif beyond:
             upper = min(beyond)
             over = min(each.peak_bytes for each in tried) - limit
+            if found_none and over > _FAR * limit:
+                break
             asked = max(upper - max(over, step), (found_none + upper) // 2)
         else:
             break
