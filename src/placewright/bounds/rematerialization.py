@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -165,6 +166,9 @@ def _carried(memory: _Memory, pieces: Ints) -> tuple[Floats, Floats]:
     return np.append(0.0, np.cumsum(sizes[in_turn])), np.append(0.0, np.cumsum(carried[in_turn]))
 
 
+_LEAST_LIMITS: WeakKeyDictionary[Problem, dict[bool, tuple[int, str]]] = WeakKeyDictionary()
+
+
 def least_limit(problem: Problem, host: HostMemory | None = None) -> tuple[int, str]:
     """The least limit on one device that is not proven to be too small whatever runs again, and the op that needs it.
 
@@ -172,12 +176,19 @@ def least_limit(problem: Problem, host: HostMemory | None = None) -> tuple[int, 
     made by an ancestor and is read by a descendant, or stays to the end. At the end all that stays is held. host: what
     can be moved there need not be held, nor weights that can be there.
     """
-    weights = streamable(problem.graph) if host is not None else ()
+    known = _LEAST_LIMITS.setdefault(problem, {})
+    if (moves := host is not None) not in known:
+        known[moves] = _least_limit(problem, moves=moves)
+    return known[moves]
+
+
+def _least_limit(problem: Problem, *, moves: bool) -> tuple[int, str]:
+    weights = streamable(problem.graph) if moves else ()
     problem = with_weights_made(problem, weights)
     memory = _Memory(problem, in_order=False)
     is_weight = memory.maker < len(weights)
     needed = memory.own_bytes + memory.bound_bytes(
-        may_move(problem).astype(np.bool_) | is_weight if host is not None else None
+        may_move(problem).astype(np.bool_) | is_weight if moves else None
     )
     needed[: len(weights)] = 0
     at_end = int(memory.resident_bytes + memory.bytes[memory.stays & ~is_weight].sum())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,10 +17,21 @@ _ONCE = ("input", "optimizer", "control_flow", "other")
 _STATISTICS = "normalization"
 
 
+_AGAIN_BEFORE: WeakKeyDictionary[Problem, NDArray[np.int32]] = WeakKeyDictionary()
+
+
 def again_before(problem: Problem) -> NDArray[np.int32]:
     """Per scheduled op the scheduled op from which on it cannot run again, since something that it reads has been
-    overwritten; the number of ops where nothing is, and -1 for an op that can run only once. int32 [num scheduled ops]
+    overwritten; the number of ops where nothing is, and -1 for an op that can run only once. int32 [num scheduled ops],
+    not to be written to.
     """
+    if problem not in _AGAIN_BEFORE:
+        _AGAIN_BEFORE[problem] = _again_before(problem)
+        _AGAIN_BEFORE[problem].flags.writeable = False
+    return _AGAIN_BEFORE[problem]
+
+
+def _again_before(problem: Problem) -> NDArray[np.int32]:
     graph, scheduled = problem.graph, problem.lowered.graph_op.tolist()
     writers = _writers(graph, scheduled)
     beside = read_by_views(graph)

@@ -210,7 +210,7 @@ class _Start:
         self.problem = in_other_order(problem, ops)
         self.device_of = device_of[ops]
         self._ops, self._begins = ops, problem.lowered.output_begin
-        self.until = again_before(self.problem)
+        self.until = again_before(self.problem).copy()
         self.until[kept(self.problem, keep)] = -1
         self.host = host
         stays = kept_in_place(self.problem, keep)[self.problem.lowered.producer]

@@ -147,7 +147,7 @@ def core_search(
     weights = weights_to_stream(problem, keep) if host is not None else ()
     searched, count = with_weights_made(problem, weights), len(weights)
     lowered = searched.lowered
-    until = again_before(searched)
+    until = again_before(searched).copy()
     until[count:][kept(problem, keep)] = -1
     movable = None
     if host is not None:
