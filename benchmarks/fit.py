@@ -2,6 +2,7 @@
 
     python benchmarks/fit.py                       all 30 networks; rows that there are already are kept
     python benchmarks/fit.py --networks resnet50   these
+    python benchmarks/fit.py --fused               the same by the clock of a compiler, which fuses what is elementwise
     python benchmarks/fit.py --moves               the same where tensors may be moved to the host as well
     python benchmarks/fit.py --devices 2xa100      on several devices: beside placement and order alone
     python benchmarks/fit.py --exact 400 --networks unet   CP-SAT for as many seconds, from ten times the budget
@@ -33,6 +34,7 @@ from captured_steps import captured_step
 from exact_reruns import exact_rematerialization
 
 import placewright
+from placewright.costs.fused import with_fused_times
 from placewright.graph import Graph
 from placewright.lab.datasets.zoo.capture import built
 from placewright.lab.datasets.zoo.catalogue import all_networks
@@ -48,6 +50,8 @@ from placewright.support.errors import InputError
 OUT = Path(__file__).parent / "results" / "fit"
 SHARES, SHARES_WITH_MOVES, SHARES_ON_SEVERAL = (0.5, 0.4, 0.3), (0.5, 0.4, 0.25), (0.7, 0.5, 0.3)
 DEVICE = "a100"
+#: What share of the time for their bytes ops take that are fused, as in `placewright.fit`.
+FUSED_SHARE = 0.02
 #: On which settings were chosen; the table tells them from the others.
 TUNED_ON = ("resnet50", "densenet121", "gpt2_small", "unet", "inception_v3", "swin_tiny")
 NETWORKS = (
@@ -130,9 +134,11 @@ def table_on_several(rows: Sequence[Row]) -> Iterator[str]:
         yield f"{cells} | {row.seconds:.1f} s |"
 
 
-def rows_of(name: str, *, moves: bool = False) -> Iterator[Row]:
-    """moves: whether tensors may be moved to the host."""
+def rows_of(name: str, *, moves: bool = False, fused: bool = False) -> Iterator[Row]:
+    """moves: whether tensors may be moved to the host. fused: whether ops that a compiler fuses take next to no time."""
     graph = training_step(name)
+    if fused:
+        graph = with_fused_times(graph, load_machine(DEVICE), FUSED_SHARE)
     plan = partial(placewright.plan, graph, DEVICE, keep=[] if moves else ["move:*"])
     whole = plan(solver="input-order")
     peak = whole.metrics.peak_memory_bytes
@@ -219,6 +225,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--out", type=Path, default=OUT, help="folder of rows.jsonl")
     options.add_argument("--table", action="store_true", help="print the table of the rows, and make none")
     options.add_argument("--moves", action="store_true", help="tensors may be moved to the host's memory")
+    options.add_argument("--fused", action="store_true", help="ops that a compiler fuses take next to no time")
     options.add_argument("--devices", default="", metavar="MACHINE", help="several devices, such as 2xa100")
     options.add_argument("--exact", type=float, metavar="SECONDS", help="by CP-SAT, at the least share alone")
     return options
@@ -231,6 +238,7 @@ def main() -> None:
             print(exact_words(name, min(SHARES), options.exact), flush=True)
         return
     variant = "-with-moves" if options.moves else ""
+    variant += "-fused" if options.fused else ""
     variant += f"-{options.devices}" if options.devices else ""
     path = options.out / f"rows{variant}.jsonl"
     if not options.table:
@@ -245,7 +253,7 @@ def main() -> None:
                     if options.devices:
                         rows = list(rows_on_several(name, options.devices, moves=options.moves))
                     else:
-                        rows = list(rows_of(name, moves=options.moves))
+                        rows = list(rows_of(name, moves=options.moves, fused=options.fused))
             except InputError as error:
                 print(f"{name}: {error}", flush=True)
                 continue

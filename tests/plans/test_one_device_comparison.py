@@ -107,7 +107,12 @@ def test_the_checker_does_not_let_one_device_be_slower_than_it_is() -> None:
     slower = replace(known(plan), metrics=replace(known(plan).metrics, step_time_ns=2000))
     assert check_plan(plan, PAIR, problem.time_ns) == []
     assert check_plan(replace(plan, one_device=slower), PAIR, problem.time_ns) == [
-        "d0 alone takes 20 ns, not 2000 as the plan says"
+        "'d0' alone takes 20 ns, not 2000 ns as the plan says, or other memory",
+        "the plan is compared with 'd0' alone, and 'd0' alone is better",
+    ]
+    named = replace(known(plan), order="heft")
+    assert check_plan(replace(plan, one_device=named), PAIR, problem.time_ns) == [
+        "the plan is compared with 'd0' alone in the order 'heft', which is none of one device"
     ]
 
 

@@ -527,9 +527,9 @@ def test_what_is_overwritten_is_not_moved_by_the_search() -> None:
 def test_the_checker_finds_what_is_overwritten_after_it_left() -> None:
     # The host gets what a made, and e is to read what u wrote; or u writes while a is on its way.
     graph = overwritten()
-    wrong = "op 'e' does not read what 'e' reads without reruns"
+    rule, wrong = "'a' is moved, and is overwritten in place", "op 'e' does not read what 'e' reads without reruns"
     late = [f"op 'a@{name}' moves what has been overwritten since it was made" for name in ("host", "leave")]
-    for leaves_before, expected in (("u", [wrong]), ("c", late)):
+    for leaves_before, expected in (("u", [rule, wrong]), ("c", [*late, rule])):
         moves = (Move(tensor="a", leaves_before=leaves_before, returns_before=("d",)),)
         problem, host = of_chain(99, graph), host_at(2)
         moved = with_reruns(problem, (), moves, host)

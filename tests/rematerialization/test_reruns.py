@@ -244,6 +244,18 @@ def test_the_least_memory_at_a_price_is_optimal_only_where_no_rerun_could_need_l
     assert bound_words(once)[0] == "No plan in which each op runs once can do with less than"
 
 
+def test_the_checker_holds_a_plan_to_its_price() -> None:
+    # With the price of one more run of a: without any, that run is too much.
+    plan = placewright.plan(chain(), ONE_DEVICE, objective="peak-memory", max_slowdown=0.5)
+    assert plan.reruns
+    assert plan.check(chain()).facts.correct
+    once = placewright.plan(chain(), ONE_DEVICE)
+    assert once.memory_floor_bytes <= plan.metrics.peak_memory_bytes < once.metrics.peak_memory_bytes
+    free = replace(plan, configuration={**plan.configuration, "max_slowdown": 0.0})
+    (problem,) = free.check(chain()).facts.problems
+    assert problem.endswith("by more than the max_slowdown of 0.0")
+
+
 def test_the_example_of_the_semantics_is_what_is_planned() -> None:
     page = (Path(__file__).parents[2] / "docs/semantics.md").read_text()
     table = page.split("| run | time | reads | makes | held while it runs | bytes |\n|---|---|---|---|---|---|\n")[1]

@@ -196,6 +196,17 @@ def test_that_nothing_fits_is_proven_by_what_holds_with_reruns() -> None:
     ]
 
 
+def test_ops_that_make_nothing_are_placed_where_nothing_fits() -> None:
+    # Each op needs 300 bytes, and a device has 250.
+    weight = Tensor(name="w", size_bytes=100, role="parameter")
+    ops = (
+        Op(name="a", kind="other", inputs=(0,), time_ns=5, workspace_bytes=200),
+        Op(name="b", kind="elementwise", inputs=(0,), time_ns=5, workspace_bytes=200),
+    )
+    plan = placewright.plan(Graph(name="none", ops=ops, tensors=(weight,)), "2xideal/free", memory_limit=250)
+    assert plan.status == "infeasible"
+
+
 def test_what_is_kept_runs_once() -> None:
     plan = planned(sending(31), keep=("a",))
     assert (plan.status, plan.reruns) == ("infeasible", ())

@@ -225,7 +225,15 @@ def plan(
     seconds = time.perf_counter() - began
     return Plan.of(
         assemble_plan(
-            problem, result, solver=solver, seconds=seconds, options=options, again=again, host=host, within=within
+            problem,
+            result,
+            solver=solver,
+            seconds=seconds,
+            options=options,
+            again=again,
+            host=host,
+            within=within,
+            may_run_again=may_run_again,
         )
     )
 

@@ -187,9 +187,7 @@ def _least_limit(problem: Problem, *, moves: bool) -> tuple[int, str]:
     problem = with_weights_made(problem, weights)
     memory = _Memory(problem, in_order=False)
     is_weight = memory.maker < len(weights)
-    needed = memory.own_bytes + memory.bound_bytes(
-        may_move(problem).astype(np.bool_) | is_weight if moves else None
-    )
+    needed = memory.own_bytes + memory.bound_bytes(may_move(problem).astype(np.bool_) | is_weight if moves else None)
     needed[: len(weights)] = 0
     at_end = int(memory.resident_bytes + memory.bytes[memory.stays & ~is_weight].sum())
     op = int(needed.argmax())

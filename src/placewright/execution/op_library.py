@@ -75,9 +75,7 @@ def _rows(path: Path) -> Iterator[tuple[OpSort, MeasuredOp]]:
     try:
         header = next(reader, [])
         if tuple(header) != _COLUMNS:
-            raise InputError(
-                f"{path}:1: columns must be {', '.join(_COLUMNS)}, not {shown(', '.join(header) or 'none')}"
-            )
+            raise InputError(f"{path}:1: columns must be {', '.join(_COLUMNS)}")
         for cells in reader:
             where = f"{path}:{reader.line_num}"
             if len(cells) != len(_COLUMNS):

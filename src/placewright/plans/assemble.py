@@ -17,7 +17,7 @@ from placewright.plans.one_device import best_one_device
 from placewright.plans.record import BaselineOutcome, MemoryCurve, OneDevice, Plan
 from placewright.problem import Problem
 from placewright.problem.objective import Metrics, status_of
-from placewright.rematerialization.proofs import bound_of_reruns, floor_of_reruns, no_runs_fit
+from placewright.rematerialization.proofs import bound_of_reruns, floor_of_reruns, no_runs_fit, quick_floor
 from placewright.rematerialization.reruns import Move, Rerun
 from placewright.rematerialization.solve import Rematerialized, with_reruns
 from placewright.search.constructive.one_device import INPUT_ORDER
@@ -39,16 +39,18 @@ def assemble_plan(
     again: Rematerialized | None = None,
     host: HostMemory | None = None,
     within: OneDevice | None = None,
+    may_run_again: bool = False,
 ) -> Plan:
     """The plan of a result, with its bound, baselines and status. options: of the run, JSON values only; they become
     the plan's configuration beside the constraints, which the bound rests on, and the configuration of the method.
     again: what ops that run again and tensors that are moved make of it; it counts where it is better. host: where they
-    may be moved to."""
+    may be moved to. may_run_again: whether ops may, or tensors may be moved."""
     before = problem
     reruns: tuple[Rerun, ...] = ()
     moves: tuple[Move, ...] = ()
     if again is None:
-        bound, floor, floor_op = _bound(problem, result), memory_floor_bytes(problem), ""
+        bound, floor_op = _bound(problem, result), ""
+        floor = quick_floor(problem, host) if may_run_again else memory_floor_bytes(problem)
     else:
         floor, floor_op = floor_of_reruns(problem, host)
         if again.result.metrics.fitness(before.objective) < result.metrics.fitness(before.objective):

@@ -18,7 +18,7 @@ from placewright.rematerialization import solve
 from placewright.rematerialization.proofs import no_runs_fit, some_may_move, some_may_run_again
 from placewright.rematerialization.reruns import made_names
 from placewright.search.constructive.baseline import Candidate, evaluate
-from placewright.search.constructive.one_device import INPUT_ORDER, ORDERS, distinct_devices
+from placewright.search.constructive.one_device import INPUT_ORDER, ORDERS, OneDeviceOrder, distinct_devices
 from placewright.search.run.budget import Budget, Interrupted
 from placewright.search.run.result import Result, measure
 from placewright.search.run.search_run import SearchRun
@@ -36,7 +36,7 @@ def best_one_device(problem: Problem, result: Result, within: OneDevice | None =
     def fitness(one: OneDevice) -> tuple[int, int, int]:
         return one.metrics.fitness(problem.objective)
 
-    found = min([*_captured(problem), *([] if within is None else [within])], key=fitness)
+    found = min([*captured_alone(problem), *([] if within is None else [within])], key=fitness)
     if found.metrics.bytes_over_limit == 0:
         return found
     others = [one for one in _of_baselines(result) if one.metrics.bytes_over_limit == 0]
@@ -55,7 +55,7 @@ def within_one_device(
     bound = problem.constraints.pins or problem.constraints.forbids
     if problem.machine.num_devices == 1 or problem.objective != "step-time" or bound:
         return None
-    captured = list(_captured(problem))
+    captured = list(captured_alone(problem))
     fitting = [one.metrics.step_time_ns for one in captured if one.metrics.bytes_over_limit == 0]
     best: OneDevice | None = None
     for one in sorted(captured, key=lambda one: one.metrics.step_time_ns):
@@ -115,14 +115,17 @@ def _rematerialized(
     return replace(metrics, peak_bytes=there(metrics.peak_bytes[0]), busy_ns=there(metrics.busy_ns[0]))
 
 
-def _captured(problem: Problem) -> Iterator[OneDevice]:
-    order = INPUT_ORDER.order(problem)
-    for device in distinct_devices(problem):
-        device_of = _core.all_on(problem.core, device)
-        candidate = Candidate(name=INPUT_ORDER.name, device_of=device_of, order=order)
-        metrics = measure(problem, evaluate(problem, candidate, _EVALUATIONS).solution)
-        elsewhere = int((device_of != device).sum())
-        yield OneDevice(device=device, order=INPUT_ORDER.name, num_elsewhere=elsewhere, metrics=metrics)
+def alone(problem: Problem, device: int, method: OneDeviceOrder) -> OneDevice:
+    """One device with the order of a method."""
+    device_of = _core.all_on(problem.core, device)
+    candidate = Candidate(name=method.name, device_of=device_of, order=method.order(problem))
+    metrics = measure(problem, evaluate(problem, candidate, _EVALUATIONS).solution)
+    return OneDevice(device=device, order=method.name, num_elsewhere=int((device_of != device).sum()), metrics=metrics)
+
+
+def captured_alone(problem: Problem) -> Iterator[OneDevice]:
+    """The captured order on each device that is not like an earlier one."""
+    return (alone(problem, device, INPUT_ORDER) for device in distinct_devices(problem))
 
 
 def _of_baselines(result: Result) -> Iterator[OneDevice]:

@@ -207,7 +207,8 @@ class Plan:
     bound_reason
         Which bound that is; "proven by the solver" is the word of the solver alone.
     memory_floor_bytes
-        Every plan needs at least this much on its fullest device: a proven bound.
+        Every plan needs at least this much on its fullest device, whatever runs again or is moved as far as the
+        configuration lets it: a proven bound.
     status
         "optimal", "feasible", or "infeasible" where it is over a memory limit.
     solver, found_by

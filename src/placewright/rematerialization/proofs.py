@@ -74,6 +74,14 @@ def floor_of_reruns(problem: Problem, host: HostMemory | None) -> tuple[int, str
     return least_limit(problem, host)
 
 
+def quick_floor(problem: Problem, host: HostMemory | None) -> int:
+    """A peak that no plan is below whatever runs again or is moved, where the least that is proven is not asked for:
+    of 100,000 ops that takes a second."""
+    if host is not None and problem.machine.num_devices == 1 and streamable(problem.graph):
+        return least_limit(problem, host)[0]
+    return memory_floor_with_reruns(problem)
+
+
 def kept(problem: Problem, keep: Sequence[str]) -> NDArray[np.bool_]:
     """Which scheduled ops are to run once. keep: globs over names of ops and modules, "recompute:GLOB" for those that
     run once, "move:GLOB" for those whose results are not moved and whose weights stay, GLOB for both; "weight:GLOB" is

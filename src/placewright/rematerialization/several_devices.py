@@ -255,8 +255,10 @@ class _Start:
         device_of[self._ops] = self.device_of
         tensors = np.concatenate([np.arange(*self._begins[op : op + 2]) for op in self._ops.tolist()])
         step, destination = solution.order.T
-        op, tensor = self._ops[np.where(destination < 0, step, 0)], tensors[np.where(destination < 0, 0, step)]
-        order = np.stack([np.where(destination < 0, op, tensor), destination], axis=1).astype(np.int32)
+        is_op = destination < 0
+        order = np.empty_like(solution.order)
+        order[is_op] = np.stack([self._ops[step[is_op]], destination[is_op]], axis=1)
+        order[~is_op] = np.stack([tensors[step[~is_op]], destination[~is_op]], axis=1)
         return Solution(device_of=device_of, order=order)
 
 

@@ -150,4 +150,5 @@ def _doubts(found: Inspection) -> Iterator[RenderableType]:
         named = ", ".join(shortened(name, 30) for name in found.without_formula[:_MAX_NAMED])
         left = len(found.without_formula) - _MAX_NAMED
         more = f" and {left:,} more" if left > 0 else ""
-        yield line(f"\n{counted(len(found.without_formula), 'op')} without formula: {named}{more}", "yellow")
+        yield line("")
+        yield line(f"{counted(len(found.without_formula), 'op')} without formula: {named}{more}", "yellow")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from itertools import groupby, zip_longest
 
@@ -81,21 +81,7 @@ def check_plan(
         *about_evidence(plan, metrics, _problem(plan, original, original_time_ns)),
         *about_configuration(plan, graph),
         *about_time_sources(plan, graph, time_origin),
-        *_about_one_device(plan, original, demands(original, plan.control), original_time_ns),
     ]
-
-
-def _about_one_device(plan: Plan, graph: Graph, wanted: Demands, time_ns: NDArray[np.int64]) -> Iterator[str]:
-    """What the captured order takes on the device that the plan is compared with."""
-    one = plan.one_device
-    if one is None or one.order != "input-order" or one.num_elsewhere > 0:
-        return
-    steps = [Step(op=op, value=None, source=one.device, destination=one.device) for op in wanted.reads]
-    times = step_times(graph, plan.machine, wanted, steps, time_ns, signals=plan.control == "signal")
-    expected = max(finish for _, finish in times)
-    if one.metrics.step_time_ns != expected:
-        name = plan.machine.devices[one.device].name
-        yield f"{name} alone takes {expected} ns, not {one.metrics.step_time_ns} as the plan says"
 
 
 def _problem(plan: Plan, graph: Graph, time_ns: NDArray[np.int64]) -> Problem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from typing import Any, TypeGuard
 
@@ -17,6 +17,7 @@ from placewright.costs import count_sources
 from placewright.costs.estimate import TimeSources
 from placewright.graph import HOST_TARGET, LEAVE_TARGET, Graph, Op
 from placewright.machines.host import parted
+from placewright.plans.one_device import TIMED_ALONE, alone, captured_alone
 from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.problem.constraints import OpNames, are_groups
@@ -28,9 +29,15 @@ from placewright.rematerialization.proofs import (
     no_runs_fit,
     some_may_run_again,
 )
+from placewright.rematerialization.solve import NAME as REMATERIALIZATION
+from placewright.rematerialization.solve import in_order
+from placewright.search.constructive.one_device import INPUT_ORDER, ORDERS
+from placewright.search.run.result import measure
 from placewright.support.errors import InputError
 from placewright.support.quantities import parse_bytes
 
+#: What one device alone reaches in ways that are not repeated here.
+_FOUND_BY_SEARCH = (REMATERIALIZATION, TIMED_ALONE)
 #: Bounds that hold only for plans that keep the limits.
 _WITHIN_LIMITS = (
     "proven by the solver",
@@ -44,17 +51,25 @@ def about_evidence(plan: Plan, metrics: Metrics, problem: Problem) -> list[str]:
     return [
         *_about_bound(plan, metrics, problem),
         *_about_floor(plan, problem),
+        *_about_slowdown(plan, metrics, problem),
+        *_about_one_device(plan, problem),
         *_about_baselines(plan, metrics),
         *_about_status(plan, metrics, problem),
     ]
 
 
 def unchecked(plan: Plan) -> list[str]:
-    """What a plan claims and no check here repeats. Every bound but a search's own is computed anew."""
-    if plan.bound_reason != "proven by the solver":
-        return []
-    unit = "ns" if plan.objective == "step-time" else "bytes"
-    return [f"the lower bound of {plan.lower_bound:,} {unit}, which a search proved"]
+    """What a plan claims and no check here repeats."""
+    found = []
+    if plan.bound_reason == "proven by the solver":
+        unit = "ns" if plan.objective == "step-time" else "bytes"
+        found.append(f"the lower bound of {plan.lower_bound:,} {unit}, which a search proved")
+    if (one := plan.one_device) is not None and one.order in _FOUND_BY_SEARCH:
+        name = plan.machine.devices[one.device].name
+        found.append(f"what '{name}' alone reaches ({one.order}), which a search found or a step took")
+    if plan.baselines:
+        found.append("what baselines reach")
+    return found
 
 
 def _about_bound(plan: Plan, metrics: Metrics, problem: Problem) -> Iterator[str]:
@@ -67,14 +82,54 @@ def _about_bound(plan: Plan, metrics: Metrics, problem: Problem) -> Iterator[str
 
 
 def _about_floor(plan: Plan, problem: Problem) -> Iterator[str]:
-    """The memory that no plan can do without: where an op is named, whatever runs again; else no more than where each
-    op runs once."""
+    """The memory that no plan can do without: where an op is named, the most that is proven; else no more than that."""
     found, op = plan.memory_floor_bytes, plan.memory_floor_op
     with_reruns, needs_it = floor_of_reruns(problem, parted(plan.machine)[1])
     if op and (found, op) != (with_reruns, needs_it):
         yield f"the least memory of any plan is {found} for op '{op}', expected {with_reruns} for op '{needs_it}'"
-    if not op and found > (once := max(memory_floor_bytes(problem), with_reruns)):
-        yield f"the least memory of any plan is {found}, and only {once} is proven"
+    proven = with_reruns if _some_may_run_again(plan, problem) else max(memory_floor_bytes(problem), with_reruns)
+    if not op and found > proven:
+        yield f"the least memory of any plan is {found}, and only {proven} is proven"
+
+
+def _about_slowdown(plan: Plan, metrics: Metrics, problem: Problem) -> Iterator[str]:
+    """The price that a plan of less memory may have, against each op running once in the graph's order."""
+    share = plan.configuration.get("max_slowdown")
+    if share is None or not (plan.reruns or plan.moves):
+        return
+    if isinstance(share, bool) or not isinstance(share, int | float):
+        yield f"the configuration's max_slowdown {share!r} is no share"
+        return
+    once = measure(problem, in_order(problem)).step_time_ns
+    if metrics.step_time_ns > once * (1 + share):
+        yield f"the step takes {metrics.step_time_ns} ns, above {once} ns by more than the max_slowdown of {share}"
+
+
+def _about_one_device(plan: Plan, problem: Problem) -> Iterator[str]:
+    """What the best single device reaches: its order is run anew, and no device may be better in the captured one."""
+    one, count = plan.one_device, problem.machine.num_devices
+    if one is None or one.order in _FOUND_BY_SEARCH:
+        return
+    name, methods = plan.machine.devices[one.device].name, {method.name: method for method in ORDERS}
+    if one.order not in methods or one.device >= count:
+        yield f"the plan is compared with '{name}' alone in the order '{one.order}', which is none of one device"
+        return
+    reached = _on_devices(one.metrics, count)
+    # What is measured of ops elsewhere is with transfers, of which other methods try others.
+    if one.order == INPUT_ORDER.name or not one.num_elsewhere:
+        expected = alone(problem, one.device, methods[one.order])
+        if (one.num_elsewhere, reached) != (expected.num_elsewhere, expected.metrics):
+            found = f"{expected.metrics.step_time_ns} ns, not {reached.step_time_ns} ns"
+            yield f"'{name}' alone takes {found} as the plan says, or other memory"
+    for other in captured_alone(problem):
+        if other.metrics.fitness(plan.objective) < reached.fitness(plan.objective):
+            better = plan.machine.devices[other.device].name
+            yield f"the plan is compared with '{name}' alone, and '{better}' alone is better"
+
+
+def _on_devices(metrics: Metrics, count: int) -> Metrics:
+    """Without the host's memory."""
+    return replace(metrics, peak_bytes=metrics.peak_bytes[:count], busy_ns=metrics.busy_ns[:count])
 
 
 def _bound_that_holds(plan: Plan, metrics: Metrics, problem: Problem) -> Bound:
@@ -91,11 +146,20 @@ def _reruns_were_tried(plan: Plan, metrics: Metrics, problem: Problem) -> bool:
     """Whether plans with reruns are among those that the plan is compared with: where it has some, where they were
     asked for at a price, and where it does not fit although some were allowed. What `keep` has to be is checked
     elsewhere."""
-    keep = plan.configuration.get("keep")
     if plan.machine.devices[-1].is_host or plan.configuration.get("max_slowdown") is not None:
         return True
-    if plan.reruns or metrics.bytes_over_limit == 0 or not _are_patterns(keep):
+    if plan.reruns or metrics.bytes_over_limit == 0:
         return bool(plan.reruns)
+    return _some_may_run_again(plan, problem)
+
+
+def _some_may_run_again(plan: Plan, problem: Problem) -> bool:
+    """Whether the configuration lets an op run again, or a tensor be moved."""
+    keep = plan.configuration.get("keep")
+    if plan.reruns or plan.machine.devices[-1].is_host:
+        return True
+    if not _are_patterns(keep):
+        return False
     try:
         return some_may_run_again(problem, keep)
     except InputError:

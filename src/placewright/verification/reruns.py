@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from placewright.graph import HOST_TARGET, Graph, Op
+from placewright.graph import HOST_TARGET, LEAVE_TARGET, Graph, Op
 from placewright.importers.xla.kinds import COLLECTIVES
 from placewright.plans.record import Plan
 from placewright.rematerialization.reruns import Rewritten
@@ -31,6 +31,8 @@ def about_reruns(graph: Graph, found: Rewritten) -> list[str]:
                 problems += _about_weight(graph, run.inputs[0])
             elif not run.outputs and read[0][0] != (made_by, graph.ops[made_by].outputs.index(run.inputs[0])):
                 problems.append(f"op '{run.name}' moves what has been overwritten since it was made")
+            if made_by >= 0 and run.target == LEAVE_TARGET:
+                problems += _about_moved(graph, run.inputs[0])
             continue
         seen.add(op)
         if read != expected[op]:
@@ -78,6 +80,19 @@ def _about_weight(graph: Graph, weight: int) -> Iterator[str]:
     written = (tensor for op in graph.ops if op.kind != "view" for tensor in op.outputs)
     if any(graph.base_of[tensor] == weight for tensor in written):
         yield f"the weight '{name}' is at the host, and is overwritten"
+
+
+def _about_moved(graph: Graph, tensor: int) -> Iterator[str]:
+    """What is wrong with moving what an op makes: docs/semantics.md says what is not moved."""
+    moved = graph.tensors[tensor]
+    shared = [each for op in graph.ops for each in op.outputs if graph.base_of[each] == tensor]
+    if any(graph.tensors[each].is_output for each in shared):
+        yield f"'{moved.name}' is moved, and is an output of the graph"
+    if not moved.held_bytes:
+        yield f"'{moved.name}' is moved, and takes no memory"
+    writers = (op for op in graph.ops if op.kind != "view" for each in op.outputs if graph.base_of[each] == tensor)
+    if len(list(writers)) > 1:
+        yield f"'{moved.name}' is moved, and is overwritten in place"
 
 
 def _runs(
