@@ -135,7 +135,7 @@ def table_on_several(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def rows_of(name: str, *, moves: bool = False, fused: bool = False) -> Iterator[Row]:
-    """moves: whether tensors may be moved to the host. fused: whether ops that a compiler fuses take next to no time."""
+    """moves: whether tensors may be moved to the host. fused: whether what a compiler fuses takes hardly any time."""
     graph = training_step(name)
     if fused:
         graph = with_fused_times(graph, load_machine(DEVICE), FUSED_SHARE)

@@ -13,6 +13,7 @@ jax = pytest.importorskip("jax", reason="the JAX importer needs JAX")
 
 import jax.numpy as jnp  # noqa: E402
 from jax import lax  # noqa: E402
+from jax.ad_checkpoint import checkpoint_name  # noqa: E402
 from jax.experimental import io_callback  # noqa: E402
 
 import placewright  # noqa: E402
@@ -374,7 +375,10 @@ def test_unknown_primitives_are_kept_with_a_warning() -> None:
     assert any("cholesky" in warning for warning in graph.metadata["warnings"])
 
 
-@pytest.mark.parametrize("mark", [lax.optimization_barrier, lambda x: jax.device_put(x, jax.devices()[0])])
+@pytest.mark.parametrize(
+    "mark",
+    [lax.optimization_barrier, lambda x: jax.device_put(x, jax.devices()[0]), lambda x: checkpoint_name(x, "kept")],
+)
 def test_what_only_marks_an_array_is_no_op(mark: Any) -> None:
     assert [each.target for each in from_jax(lambda x: jnp.sin(mark(x)), X).ops] == ["", "sin"]
     assert [each.target for each in from_jax(lambda x: jnp.sin(mark((x, x))[0]), X).ops] == ["", "sin"]

@@ -27,7 +27,7 @@ _CALLS = {
 #: What only marks its operands.
 _SAME_NAMES = """
     optimization_barrier stop_gradient sharding_constraint device_put pvary pcast reduced_vary_cast copy_p random_wrap
-    random_unwrap mesh_cast reshard custom_lin preduced vary_unreduced_cast_p
+    random_unwrap mesh_cast reshard custom_lin preduced vary_unreduced_cast_p name
 """
 _SAME = frozenset(_SAME_NAMES.split())
 _SUMMARY = re.compile(r"(.*?):(\d+)(?::\d+)? \(", re.DOTALL)
