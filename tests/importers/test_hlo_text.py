@@ -210,6 +210,15 @@ def test_a_fusion_that_takes_a_slice_or_writes_one_moves_only_that() -> None:
     assert moved(graph, "w") == 32 + 4 + 32
 
 
+def test_a_ragged_product_multiplies_every_row_by_the_matrix_of_its_group() -> None:
+    graph = module(
+        "%x = f32[32,16]{1,0} parameter(0)\n%w = f32[4,16,8]{2,1,0} parameter(1)\n%g = s32[4]{0} parameter(2)\n"
+        "ROOT %d = f32[32,8]{1,0} ragged-dot(%x, %w, %g), lhs_contracting_dims={1}, rhs_contracting_dims={1}, "
+        "lhs_ragged_dims={0}, rhs_group_dims={0}"
+    )
+    assert flops(graph, "d") == 2 * 32 * 16 * 8
+
+
 def test_products_of_libraries_are_products() -> None:
     dims = '"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"]}'
     called = 'custom_call_target="__cublas$gemm"'

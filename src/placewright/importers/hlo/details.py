@@ -23,6 +23,11 @@ def product(attributes: Attributes) -> Details:
     return {"contract": axes[:2], "batch": axes[2:]}
 
 
+def _ragged_product(attributes: Attributes) -> Details:
+    """Every row meets the matrix of its group."""
+    return {**product(attributes), "groups": whole_numbers(attributes.get("rhs_group_dims", ""))}
+
+
 def library_product(attributes: Attributes) -> Details | None:
     """Axes of a product that a library computes, from its configuration; None where that holds none."""
     try:
@@ -90,6 +95,7 @@ def trips(attributes: Attributes) -> Details:
 
 DETAILS: Mapping[str, Callable[[Attributes], Details]] = {
     "dot": product,
+    "ragged-dot": _ragged_product,
     "convolution": convolution,
     "while": trips,
     "reduce": lambda attributes: {"axes": whole_numbers(attributes.get("dimensions", ""))},
