@@ -219,6 +219,24 @@ def test_a_ragged_product_multiplies_every_row_by_the_matrix_of_its_group() -> N
     assert flops(graph, "d") == 2 * 32 * 16 * 8
 
 
+@pytest.mark.parametrize("moved", ["S", "calls"])
+def test_what_lies_in_the_memory_of_the_host_takes_none_of_the_devices(moved: str) -> None:
+    # As XLA's offloader leaves it, and as JAX lowers it.
+    if moved == "S":
+        there = "%h = f32[8]{0:S(5)} copy(%y)\n%b = f32[8]{0} copy(%h)\n"
+    else:
+        there = "".join(
+            f'%{name} = f32[8]{{0}} custom-call(%{read}), custom_call_target="MoveTo{where}"\n'
+            for name, read, where in (("h", "y", "Host"), ("b", "h", "Device"))
+        )
+    graph = module(
+        "%x = f32[8]{0} parameter(0)\n%y = f32[8]{0} negate(%x)\n" + there + "ROOT %r = f32[8]{0} negate(%b)"
+    )
+    sizes = {tensor.name: tensor.size_bytes for tensor in graph.tensors}
+    assert (sizes["y"], sizes["h"], sizes["b"]) == (32, 0, 32)
+    assert graph.metadata["warnings"] == ["2 copies to the host's memory or back: the time of their link is not known"]
+
+
 def test_products_of_libraries_are_products() -> None:
     dims = '"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"]}'
     called = 'custom_call_target="__cublas$gemm"'

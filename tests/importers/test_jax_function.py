@@ -384,6 +384,16 @@ def test_what_only_marks_an_array_is_no_op(mark: Any) -> None:
     assert [each.target for each in from_jax(lambda x: jnp.sin(mark((x, x))[0]), X).ops] == ["", "sin"]
 
 
+def test_what_is_offloaded_takes_no_memory_of_the_device() -> None:
+    policy = jax.checkpoint_policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=[], names_which_can_be_offloaded=["h"], offload_src="device", offload_dst="pinned_host"
+    )
+    function = jax.checkpoint(lambda x: jnp.sin(checkpoint_name(jnp.sin(x), "h")).sum(), policy=policy)
+    graph = from_jax(jax.grad(function), X)
+    sizes = [graph.tensors[op.outputs[0]].size_bytes for op in graph.ops if op.target == "device_put"]
+    assert sizes == [0, X.nbytes]
+
+
 @pytest.mark.parametrize(
     ("function", "args", "options", "sentence"),
     [

@@ -38,7 +38,9 @@ _CALLED = {
 }
 #: What joins two elements, by opcode the attribute that names it.
 _JOINING = {"reduce": "to_apply", "reduce-window": "to_apply", "scatter": "to_apply", "select-and-scatter": "scatter"}
-_MARKS = frozenset(["Sharding", "xla.sdy.FuncResultSharding", "annotate_device_placement", "MoveToHost"])
+_MARKS = frozenset(["Sharding", "xla.sdy.FuncResultSharding", "annotate_device_placement"])
+#: To the host's memory and back.
+_MOVES = ("MoveToHost", "MoveToDevice")
 _LIBRARY = {"TopK": "topk", "__cub$DeviceRadixSort": "sort", "cu_threefry2x32": "threefry2x32"}
 _LIBRARIES = ("__cublas", "__cudnn", "__onednn")
 _EFFECTS = ("infeed", "outfeed", "send", "recv", "send-done", "recv-done")
@@ -138,7 +140,7 @@ class _Conversion:
         return Instruction(
             name=raw.name,
             opcode=opcode,
-            type=raw.type,
+            type=raw.type.at_host() if target == "MoveToHost" and isinstance(raw.type, Array) else raw.type,
             operands=tuple([(operand, ()) for operand in operands]),
             details=details,
             called=tuple(self._called(raw, opcode)),
@@ -237,6 +239,8 @@ def _library_call(raw: RawInstruction) -> tuple[str, dict[str, Any], str]:
         return SHARD_MARKS[target], written_shardings(raw.attributes.get("frontend_attributes", "")), target
     if target in _MARKS:
         return "reshape", {}, target
+    if target in _MOVES:
+        return "copy", {}, target
     if "matmul" in target or "gemm" in target:
         details = library_product(raw.attributes)
         if details is not None:

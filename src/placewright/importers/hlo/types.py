@@ -29,6 +29,8 @@ ELEMENT_TYPES: Mapping[str, str] = {
     "f8e8m0fnu": "float8_e8m0fnu",
     "f4e2m1fn": "float4_e2m1fn",
 }
+#: How a layout says that an array lies in the host's memory.
+_HOST = "S(5)"
 _WITHOUT_SIZE = ("token", "opaque")
 _MAX_NESTING = 16
 _ARRAY = re.compile(r"\s*([a-z]\w*)\[([^\]]*)\](?:\{[^{}]*\})?")
@@ -66,4 +68,5 @@ def parse_type(text: str, depth: int = 0) -> Type:
     if match[1] not in ELEMENT_TYPES:
         raise InputError(f"the element type '{shown(match[1])}' is not known")
     shape = tuple(int(extent.strip().removeprefix("<=")) for extent in match[2].split(",") if extent.strip())
-    return array(shape, ELEMENT_TYPES[match[1]])
+    found = array(shape, ELEMENT_TYPES[match[1]])
+    return found.at_host() if _HOST in match[0] else found

@@ -130,6 +130,8 @@ class _Conversion:
         if primitive in _CALLS and _CALLS[primitive] in params:
             inner = params[_CALLS[primitive]]
             return "call", {}, (self.converter.computation(inner, str(params.get("name") or primitive)),)
+        if primitive == "device_put" and any(isinstance(each, jax.memory.Space) for each in params["devices"]):
+            return "copy", {}, ()
         if primitive in _SAME:
             return "identity", {}, ()
         if primitive == "shard_map":
@@ -189,7 +191,8 @@ def array_of(aval: Any) -> Array:
         return Array((0,), "bool", 0)
     if not all(isinstance(extent, int) for extent in aval.shape):
         raise InputError(f"an array has the open shape {shown(tuple(map(str, aval.shape)))}")
-    return _array(tuple(aval.shape), aval.dtype)
+    found = _array(tuple(aval.shape), aval.dtype)
+    return found.at_host() if getattr(aval, "memory_space", None) is jax.memory.Space.Host else found
 
 
 @lru_cache(maxsize=65536)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -25,7 +25,8 @@ MAX_LEAVES = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """Type of one array. size_bytes: of the elements it really has; those a broadcast repeats count once."""
+    """Type of one array. size_bytes: of the elements it really has; those a broadcast repeats count once, and those in
+    the host's memory not."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -34,7 +35,16 @@ class Array:
     @property
     def is_stretched(self) -> bool:
         """Whether it takes less memory than its shape says, as a broadcast that is never written out does."""
-        return self.size_bytes < tensor_bytes(self.shape, self.dtype)
+        return 0 < self.size_bytes < tensor_bytes(self.shape, self.dtype)
+
+    @property
+    def is_at_host(self) -> bool:
+        """Whether it lies in the host's memory."""
+        return self.size_bytes == 0 < tensor_bytes(self.shape, self.dtype)
+
+    def at_host(self) -> Array:
+        """The same in the host's memory."""
+        return replace(self, size_bytes=0)
 
 
 Type: TypeAlias = "Array | tuple[Type, ...]"

@@ -214,6 +214,8 @@ class Translation:
             kind, flat, attributes = self._rows(instruction, flat)
         if kind == "other":
             self._note_unknown(instruction)
+        if kind == "copy" and self._goes_over_link(instruction, flat):
+            self.shared.notes["{count} copies to the host's memory or back: the time of their link is not known"] += 1
         return self.emit(instruction, kind, flat, prefix, attributes)
 
     def emit(
@@ -353,6 +355,10 @@ class Translation:
         if self.depth and opcode == "dynamic-update-slice" and len(flat) > 1:
             return "gather", flat, {"bytes_moved": 2 * self.array_of(flat[1]).size_bytes}
         return "gather", flat, {}
+
+    def _goes_over_link(self, instruction: Instruction, flat: Sequence[Any]) -> bool:
+        made = [each.is_at_host for each in leaves(instruction.type)]
+        return len(made) == len(flat) == 1 and made[0] != self.array_of(flat[0]).is_at_host
 
     def _note_unknown(self, instruction: Instruction) -> None:
         if instruction.opcode in COLLECTIVES:
