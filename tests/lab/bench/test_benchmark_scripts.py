@@ -51,7 +51,6 @@ TINY = {
     "default_budget": ["--graphs", "GRAPHS"],
     "gdp": ["OUT", "--quick"],
     "find_rule": ["rule-x", "--candidates", "8", "--take", "2", "--evaluations", "450", "--out", "OUT"],
-    "importers": ["40", "--rounds", "1"],
     "large_search": ["--ops", "60", "--evaluations", "200"],
     "large_suites": ["OUT", "--sizes", "1000", "--synthetic", "1"],
     "learned_list": ["OUT", "--graphs", "GRAPHS", "--above", "0", "--seconds", "0.05"],
