@@ -135,7 +135,7 @@ bench-quick: $(VENV)/dev
 	  --out out/quick/report
 
 # The tables and figures in benchmarks/results/tables. Rows are kept in out/tables: killed, it goes on from there.
-tables: $(VENV)/dev
+tables: $(VENV)/dev instances
 	$(RUN)/synthetic.toml --solvers $(SEEDED),superstep-annealing,brkga-lazy,brkga-segment-fill,$(BUILDERS) --seeds 3 --out out/tables/synthetic
 	$(RUN)/synthetic.toml --take 20 --solvers $(TIMED),annealing --time-limit 0.1s,1s,10s --out out/tables/synthetic
 	$(RUN)/synthetic.toml --solvers $(GUIDED),rule:rule-runtime-synthetic-lazy,$(EVIDENCE) --out out/tables/synthetic

@@ -10,7 +10,7 @@ Prints the speed-ups over the compiler's map, mean and standard deviation over t
 soon as its run ends; the checkpoints of runs that have not ended; and each graph policy at five stages. Killed and
 started again it goes on from there, and with more networks, methods or seeds it makes the rows that are missing. A run
 takes one core: start it once per core, with other --networks and another OUT. `egrl_transfer.py` tries the policies on
-other networks, and `egrl_figures.py` draws the paper's figures of all of it. Needs the extra `train`.
+other networks. Needs the extra `train`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random search by successive halving, which the tuning scripts beside this share: many candidates on a few graphs,
+"""Random search by successive halving, as `find_rule.py` does it: many candidates on a few graphs,
 the best of them on more."""
 
 from __future__ import annotations

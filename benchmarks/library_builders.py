@@ -1,6 +1,6 @@
 """Builders of the small networks of `library_steps.toml`, with batches of random inputs for each.
 
-`library_steps.py` and `capture_fronts.py` import this. Weights and inputs are random: nothing is downloaded.
+`library_steps.py` and `fit_inductor.py` import this. Weights and inputs are random: nothing is downloaded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Processes of a network each and their file of rows; `library_steps.py` and `capture_fronts.py` import this."""
+"""Processes of a network each and their file of rows; `library_steps.py` and `fit_inductor.py` import this."""
 
 from __future__ import annotations
 

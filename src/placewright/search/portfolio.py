@@ -17,7 +17,7 @@ from placewright.search.constructive.layers import LAYERS
 from placewright.search.run.result import Result
 from placewright.search.run.search_run import SearchRun
 
-#: What one candidate takes, in ns per scheduled op (`python benchmarks/baseline_costs.py`).
+#: What one candidate takes, in ns per scheduled op.
 _COSTLY: dict[Baseline, int] = {INSERTION: 2_000, CLUSTER_LIST: 1_000, CLUSTER_PARTITION: 3_500, LAYERS: 420}
 #: How many candidates there are, mostly; of `layers` only recurrent networks have many.
 _NUM_CANDIDATES: dict[Baseline, int] = {INSERTION: 4, CLUSTER_LIST: 42, CLUSTER_PARTITION: 14}

@@ -20,22 +20,13 @@ def through_the_backend(module: nn.Module, **options: Any) -> Any:
     return torch.compile(module, backend="placewright", options=ONE, **options)
 
 
-# Gradients that forward switches on or asks for, hooks on what is saved, sparse arguments.
-
-
-def with_gradients(module: Any, value: torch.Tensor) -> Any:
-    with torch.enable_grad():
-        return module.linear(value)
+# Gradients that forward switches on or asks for, sparse arguments.
 
 
 def returned_twice(module: Any, value: torch.Tensor) -> Any:
-    module.last = with_gradients(module, value)
+    with torch.enable_grad():
+        module.last = module.linear(value)
     return module.last, {"again": module.last, "weight": module.linear.weight}
-
-
-def in_halves(module: Any, value: torch.Tensor) -> Any:
-    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.half(), lambda tensor: tensor.float()):
-        return module.linear(value).tanh()
 
 
 def asking(module: Any, value: torch.Tensor) -> Any:
@@ -45,9 +36,7 @@ def asking(module: Any, value: torch.Tensor) -> Any:
 
 
 FUNCTIONS: dict[str, Callable[[Any, torch.Tensor], Any]] = {
-    "enable_grad": with_gradients,
     "enable_grad, returned twice": returned_twice,
-    "saved_tensors_hooks": in_halves,
     "questions": asking,
 }
 

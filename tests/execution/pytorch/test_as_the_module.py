@@ -111,61 +111,12 @@ def test_what_is_computed_otherwise_when_it_is_captured_is_refused_and_nothing_i
 # Gradients.
 
 
-def half_frozen() -> nn.Module:
-    model = nn.Sequential(nn.Linear(16, 16), nn.BatchNorm1d(16), nn.Dropout(0.5))
-    model[1].register_forward_pre_hook(lambda module, _: module.eval() and None)
-    return model
-
-
-TRAINED: dict[str, Callable[[], nn.Module]] = {
-    "part without gradients": lambda: Wrapped(lambda module, y: y * y.detach().abs()),
-    "frozen statistics": half_frozen,
-}
-
-
-@pytest.mark.parametrize("name", TRAINED)
-@pytest.mark.filterwarnings("ignore:.*weight_norm.*", "ignore:.*requires_grad=True.*")
-def test_gradients_are_those_of_the_module(name: str) -> None:
-    assert differences_from_eager(TRAINED[name], training=True) == []
-
-
 def test_arguments_that_want_gradients_get_them_also_where_one_is_passed_twice() -> None:
     def made() -> nn.Module:
         return Wrapped(lambda module, y, one, other: y.sum() + other.mean() * one.sum() * (2 if one is other else 3))
 
     twice, apart, other = (batch(seed).requires_grad_() for seed in range(3))
     assert differences_from_eager(made, [(twice, twice, twice), (apart, other, batch(4))], training=True) == []
-
-
-def added(module: Any, *_: Any) -> None:
-    module.count = getattr(module, "count", 0) + 1
-
-
-def doubled(bias: Any) -> None:
-    bias.grad.mul_(2)
-
-
-HOOKS: dict[str, Callable[[Any], Any]] = {
-    "forward": lambda model: model.linear.register_forward_hook(added),
-    "before forward": lambda model: model.linear.register_forward_pre_hook(added),
-    "backward": lambda model: model.linear.register_full_backward_hook(lambda _, given, __: (given[0] * 2,)),
-    "gradient": lambda model: model.linear.weight.register_hook(lambda gradient: gradient * 3),
-    "accumulated": lambda model: model.linear.bias.register_post_accumulate_grad_hook(doubled),
-}
-
-
-@pytest.mark.parametrize("at_first", [False, True])
-@pytest.mark.parametrize("name", HOOKS)
-def test_hooks_are_called_whenever_they_come(name: str, at_first: bool) -> None:
-    def made() -> nn.Module:
-        model = Wrapped(lambda _, y: y.tanh())
-        if at_first:
-            HOOKS[name](model)
-        return model
-
-    calls = [(batch(seed).requires_grad_(),) for seed in range(3)]
-    change = None if at_first else HOOKS[name]
-    assert differences_from_eager(made, calls, training=True, change=change) == []
 
 
 def test_a_loss_that_has_changed_is_the_one_of_the_next_step() -> None:

@@ -17,15 +17,11 @@ from placewright.lab.datasets.zoo.catalogue import all_networks
 NETWORKS = {network.name: network for network in all_networks()}
 #: Small ones with batch normalization, dropout, a vocabulary, several inputs, strides that capture cannot foresee.
 QUICK = ("lenet5", "bert_tiny", "ghostnet", "mmoe", "vq_vae")
-#: Inputs that hang together, so that they cannot be cut one by one: sentences of all samples in one dimension, edges
-#: that name nodes.
-WHOLE_BATCH = {
-    "end_to_end_memory3",
-    *(name for name, network in NETWORKS.items() if network.family == "graph_networks"),
-}
+#: Inputs that hang together, so that they cannot be cut one by one: edges that name nodes.
+WHOLE_BATCH = {name for name, network in NETWORKS.items() if network.family == "graph_networks"}
 #: With bilinear interpolation, which PyTorch captures as many small ops instead of its kernel: other last bits. Those
 #: of PSPNet's inference differ from the network's by 6e-7 of the largest, the network's from doubles by 2e-6.
-INTERPOLATED = {"unet", "fcn50", "pspnet50", "deeplab_v3", "vdsr"}
+INTERPOLATED = {"unet", "fcn50", "pspnet50", "deeplab_v3"}
 BATCH = 2
 MAX_PARAMETERS = 80_000_000
 pytestmark = [

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
 placers: Any = importlib.import_module("placers")
-placer_curves: Any = importlib.import_module("placer_curves")
 
 
 def row(ms: float, *trace: tuple[int, float], over: int = 0, **rest: Any) -> dict[str, Any]:
@@ -85,27 +82,3 @@ def test_a_row_that_is_there_is_not_made_again_and_one_cut_off_is(tmp_path: Any,
     path.write_text(path.read_text()[:-10])
     assert list(placers.rows_of(jobs, path, make=True)) == [each.name for each in jobs]
     assert made == [jobs[0].name, jobs[1].name, jobs[1].name, jobs[2].name]
-
-
-def test_search_curves_are_medians_over_the_single_device_of_cases_with_a_learner() -> None:
-    of = {"single-device": [row(20.0)], "gdp": [row(8.0, (1, 20.0), (4, 8.0)), row(12.0, (2, 12.0))]}
-    rows = [
-        {**each, "run": f"nmt2 2xp100 {name} 500 seed{n}"} for name, runs in of.items() for n, each in enumerate(runs)
-    ]
-    rows += [{**row(5.0), "run": "nmt2 4xp100 auto 500 seed0"}, {**row(5.0), "run": "nmt2 2xp100 auto 10 s 10s seed0"}]
-    (runs,) = placer_curves.runs_by_case(rows, 500).values()
-    assert runs.keys() == {"single-device", "gdp"}
-    # After one placement the second run has none; then 16 = (20 + 12) / 2, and from the fourth on 10.
-    steps, best = placer_curves.median_curve(runs["gdp"], 5)
-    assert steps.tolist() == [1, 2, 4, 5]
-    assert np.array_equal(best / 1e6, [np.nan, 16.0, 10.0, 10.0], equal_nan=True)
-
-
-def test_search_curves_are_drawn_as_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib", reason="the bench extra is not installed")
-    lines = [{**row(10.0, (1, 10.0)), "run": f"nmt2 2xp100 {name} 500 seed0"} for name in ("single-device", "gdp")]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    monkeypatch.setattr(sys, "argv", ["placer_curves.py", str(tmp_path)])
-    placer_curves.main()
-    assert ">nmt2, 2xp100<" in (tmp_path / "search-curves.svg").read_text()
-    assert (tmp_path / "search-curves.png").stat().st_size > 10_000

@@ -24,7 +24,7 @@ class LocalSearch:
     schedule is an order of ops, and each tensor leaves right after its producer; an op changes places with its
     neighbour; only what is better is kept. So read it is 1.0% better than BRKGA 5K on synthetic training graphs, the
     paper's 0.08% on its test graphs. Other readings are stronger: 5% with moves to any place, 9% when equals are kept
-    too (benchmarks/results/tuned_local_search.md), 15% when transfers are steps that are moved themselves.
+    too, 15% when transfers are steps that are moved themselves.
 
     starts: random restarts, among which the evaluations are divided. device_share: of the moves, in [0, 1]; the others
     change the order. reach: places an op moves at most; as many as there are ops for no limit. accept_equal: whether a
@@ -61,8 +61,7 @@ class LocalSearch:
         return run.result(problem, self.name, solution, stopped_because=reason, configuration=settings_of(self))
 
 
-#: The best of random settings on synthetic training graphs (benchmarks/tune_strong.py,
-#: benchmarks/results/tuned_strong_local_search.csv): 9.1% better than BRKGA 5K there.
+#: The best of 64 random settings on synthetic training graphs: 9.1% better than BRKGA 5K there.
 STRONG_LOCAL_SEARCH = LocalSearch(
     name="local-search-strong", starts=1, device_share=0.4, reach=ANYWHERE, accept_equal=True
 )

@@ -13,25 +13,19 @@ Layer = Callable[[], nn.Module]
 class Attention(nn.Module):
     """Multi-head attention (Vaswani et al., Attention Is All You Need, 2017, section 3.2).
 
-    kv_heads: fewer keys and values than queries, each shared by a group (Ainslie et al., GQA, 2023).
     causal: no position looks at a later one.
     """
 
-    def __init__(self, width: int, heads: int, *, kv_heads: int = 0, causal: bool = False, bias: bool = True) -> None:
+    def __init__(self, width: int, heads: int, *, causal: bool = False, bias: bool = True) -> None:
         super().__init__()
-        self.size, self.groups, self.causal = width // heads, heads // (kv_heads or heads), causal
-        shared = width // self.groups
-        self.query = nn.Linear(width, width, bias)
-        self.key, self.value = (nn.Linear(width, shared, bias) for _ in range(2))
-        self.output = nn.Linear(width, width, bias)
+        self.size, self.causal = width // heads, causal
+        self.query, self.key, self.value, self.output = (nn.Linear(width, width, bias) for _ in range(4))
 
     def forward(self, sequence: Tensor) -> Tensor:  # -> as the sequence
         query, key, value = self.query(sequence), self.key(sequence), self.value(sequence)
         return self.output(joined(self.attend(split(query, self.size), split(key, self.size), split(value, self.size))))
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:  # [batch, heads, length, size] each
-        if self.groups > 1:
-            key, value = (part.repeat_interleave(self.groups, 1) for part in (key, value))
         scores = query @ key.transpose(2, 3) * self.size**-0.5  # [batch, heads, length, memory length]
         return torch.softmax(masked(scores) if self.causal else scores, 3) @ value
 
@@ -56,19 +50,6 @@ def masked(scores: Tensor) -> Tensor:  # [..., length, memory length] -> the sam
 def feed_forward(width: int, hidden: int, activation: Layer = nn.GELU) -> nn.Sequential:
     """Two layers, position by position."""
     return nn.Sequential(nn.Linear(width, hidden), activation(), nn.Linear(hidden, width))
-
-
-class Gated(nn.Module):
-    """A feed-forward part whose hidden layer is gated (Shazeer, GLU Variants Improve Transformer, 2020)."""
-
-    def __init__(self, width: int, hidden: int) -> None:
-        super().__init__()
-        self.gate, self.up, self.down = (
-            nn.Linear(*ends, bias=False) for ends in ((width, hidden),) * 2 + ((hidden, width),)
-        )
-
-    def forward(self, sequence: Tensor) -> Tensor:
-        return self.down(nn.functional.silu(self.gate(sequence)) * self.up(sequence))
 
 
 class Block(nn.Module):

@@ -1,9 +1,6 @@
-"""Networks that make images: DCGAN, pix2pix, variational autoencoders, coupling flows."""
+"""Networks that make images: DCGAN and variational autoencoders."""
 
 from __future__ import annotations
-
-import math
-from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -16,22 +13,16 @@ from placewright.lab.datasets.zoo.objectives import binary_cross_entropy
 class Adversaries(nn.Module):
     """A generator and its judge; the step updates both, the judge from what was generated and from the image."""
 
-    def __init__(self, generator: nn.Module, judge: nn.Module, *, conditional: bool) -> None:
+    def __init__(self, generator: nn.Module, judge: nn.Module) -> None:
         super().__init__()
-        self.generator = generator
-        self.judge = judge
-        self.conditional = conditional
+        self.generator, self.judge = generator, judge
 
-    def forward(
-        self, given: Tensor, image: Tensor
-    ) -> Tensor:  # noise or an image, [batch, 3, h, w] -> generated, or []
-        made = self.generator(given)
+    def forward(self, noise: Tensor, image: Tensor) -> Tensor:  # noise, [batch, 3, h, w] -> generated, or []
+        made = self.generator(noise)
         if not self.training:
             return made
-        beside = [given] if self.conditional else []
-        verdicts = [self.judge(torch.cat([*beside, shown], dim=1)) for shown in (made, made.detach(), image)]
-        loss = binary_cross_entropy(verdicts[0]) + binary_cross_entropy(verdicts[1]) + binary_cross_entropy(verdicts[2])
-        return loss + 100 * functional.l1_loss(made, image) if self.conditional else loss
+        first, second, third = (self.judge(shown) for shown in (made, made.detach(), image))
+        return binary_cross_entropy(first) + binary_cross_entropy(second) + binary_cross_entropy(third)
 
 
 def _up(inputs: int, outputs: int, stride: int = 2, padding: int = 1) -> nn.Sequential:
@@ -50,56 +41,7 @@ def dcgan() -> Adversaries:
     generator = nn.Sequential(*wide, nn.ConvTranspose2d(128, 3, 4, 2, 1), nn.Tanh())
     narrow = _down(128, 256), _down(256, 512), _down(512, 1024)
     judge = nn.Sequential(nn.Conv2d(3, 128, 4, 2, 1), nn.LeakyReLU(0.2), *narrow, nn.Conv2d(1024, 1, 4), nn.Flatten())
-    return Adversaries(generator, judge, conditional=False)
-
-
-class Translator(nn.Module):
-    """The U-Net of pix2pix, section 6.1.1: eight halvings, eight doublings, skips between equal sizes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        widths = (64, 128, 256, 512, 512, 512, 512, 512)
-        inner = (_down(a, b) for a, b in pairwise(widths[:-1]))
-        self.down = nn.ModuleList([nn.Conv2d(3, 64, 4, 2, 1), *inner, nn.Conv2d(512, 512, 4, 2, 1)])
-        inputs = (512, 1024, 1024, 1024, 1024, 512, 256)
-        self.up = nn.ModuleList(_up(before, after) for before, after in zip(inputs, widths[-2::-1], strict=True))
-        self.last = nn.Sequential(nn.ConvTranspose2d(128, 3, 4, 2, 1), nn.Tanh())
-
-    def forward(self, image: Tensor) -> Tensor:  # [batch, 3, 256, 256] -> the same
-        kept = []
-        for down in self.down:
-            image = down(image)
-            kept.append(image)
-        image = kept.pop()
-        for up in self.up:
-            image = torch.cat([functional.dropout(up(image), 0.5, self.training), kept.pop()], dim=1)
-        return self.last(image)
-
-
-def pix2pix() -> Adversaries:
-    """Isola et al., Image-to-Image Translation with Conditional Adversarial Networks, CVPR 2017: one image per step."""
-    narrow = _down(64, 128), _down(128, 256), _down(256, 512, 1)
-    judge = nn.Sequential(nn.Conv2d(6, 64, 4, 2, 1), nn.LeakyReLU(0.2), *narrow, nn.Conv2d(512, 1, 4, 1, 1))
-    return Adversaries(Translator(), judge, conditional=True)
-
-
-def cycle_generator(blocks: int = 9) -> nn.Sequential:
-    """Zhu et al., Unpaired Image-to-Image Translation (CycleGAN), ICCV 2017, appendix 7.2: the generator."""
-
-    def layer(inputs: int, outputs: int, kernel: int, stride: int = 1, *, active: bool = True) -> nn.Sequential:
-        padded = nn.ReflectionPad2d(kernel // 2), nn.Conv2d(inputs, outputs, kernel, stride), nn.InstanceNorm2d(outputs)
-        return nn.Sequential(*padded, *([nn.ReLU()] if active else []))
-
-    def up(inputs: int, outputs: int) -> nn.Sequential:
-        made = nn.ConvTranspose2d(inputs, outputs, 3, 2, 1, 1)
-        return nn.Sequential(made, nn.InstanceNorm2d(outputs), nn.ReLU())
-
-    residual = (
-        Sum(nn.Identity(), nn.Sequential(layer(256, 256, 3), layer(256, 256, 3, active=False))) for _ in range(blocks)
-    )
-    down = layer(3, 64, 7), layer(64, 128, 3, 2), layer(128, 256, 3, 2)
-    last = nn.ReflectionPad2d(3), nn.Conv2d(64, 3, 7), nn.Tanh()
-    return nn.Sequential(*down, *residual, up(256, 128), up(128, 64), *last)
+    return Adversaries(generator, judge)
 
 
 class Variational(nn.Module):
@@ -152,44 +94,3 @@ class Quantised(nn.Module):
             encoded, nearest.detach()
         )
         return functional.mse_loss(made, image) + committed
-
-
-class GlowStep(nn.Module):
-    """Scaling, a 1x1 convolution and an affine coupling; the state is the image and the log-determinant."""
-
-    def __init__(self, channels: int, hidden: int) -> None:
-        super().__init__()
-        self.shift, self.scale = (nn.Parameter(torch.zeros(1, channels, 1, 1)) for _ in range(2))
-        self.mix = nn.Parameter(torch.zeros(channels, channels))
-        body = nn.Conv2d(channels // 2, hidden, 3, 1, 1), nn.ReLU(), nn.Conv2d(hidden, hidden, 1), nn.ReLU()
-        self.body = nn.Sequential(*body, nn.Conv2d(hidden, channels, 3, 1, 1))
-
-    def forward(self, image: Tensor, gain: Tensor) -> tuple[Tensor, Tensor]:  # [batch, channels, h, w], [batch]
-        places = image.shape[2] * image.shape[3]
-        image = functional.conv2d((image + self.shift) * self.scale.exp(), self.mix[:, :, None, None])
-        kept, changed = image.chunk(2, dim=1)
-        scale, shift = self.body(kept).chunk(2, dim=1)
-        scale = torch.sigmoid(scale + 2)
-        gain = gain + places * self.scale.sum() + scale.log().sum((1, 2, 3))
-        return torch.cat([kept, (changed + shift) * scale], dim=1), gain
-
-
-class Glow(nn.Module):
-    """Kingma & Dhariwal, Glow, NeurIPS 2018, figure 2, the mixing matrices orthogonal: CIFAR-10, batch 64."""
-
-    def __init__(self, levels: int, steps: int, hidden: int = 512) -> None:
-        super().__init__()
-        self.levels = nn.ModuleList(
-            nn.ModuleList(GlowStep(12 * 2**level, hidden) for _ in range(steps)) for level in range(levels)
-        )
-
-    def forward(self, image: Tensor) -> Tensor:  # [batch, 3, 32, 32] -> [batch] negative log-likelihoods
-        gain, energy = image.new_zeros(image.shape[0]), image.new_zeros(image.shape[0])
-        for level, steps in enumerate(self.levels):
-            image = functional.pixel_unshuffle(image, 2)
-            for step in steps:
-                image, gain = step(image, gain)
-            if level < len(self.levels) - 1:
-                image, finished = image.chunk(2, dim=1)
-                energy = energy + finished.square().sum((1, 2, 3))
-        return 0.5 * (energy + image.square().sum((1, 2, 3)) + 3 * 32 * 32 * math.log(2 * math.pi)) - gain

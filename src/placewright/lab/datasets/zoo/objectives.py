@@ -59,14 +59,9 @@ def binary_cross_entropy(logits: Tensor) -> Tensor:  # [*shape] -> []
     return functional.binary_cross_entropy_with_logits(logits, torch.zeros_like(logits))
 
 
-def boxes(outputs: Sequence[Tensor]) -> Tensor:  # [batch, places, 4 + classes] each -> []
-    """A stand-in for the matching losses of detectors: classes by cross entropy, the four numbers of a box squared."""
-    joined = torch.cat(list(outputs), dim=1)  # [batch, anchors, 4 + classes]
-    return squared_error(joined[..., :4]) + cross_entropy(joined[..., 4:].flatten(0, 1))
-
-
-def detection(outputs: Mapping[str, Tensor]) -> Tensor:  # of torchvision's detectors, as `boxes`
-    """The same where boxes, [batch, anchors, 4], and classes, [batch, anchors, classes], come apart."""
+def detection(outputs: Mapping[str, Tensor]) -> Tensor:  # of torchvision's detectors
+    """A stand-in for the matching losses of detectors: classes, [batch, anchors, classes], by cross entropy, the four
+    numbers of a box, [batch, anchors, 4], squared."""
     return squared_error(outputs["bbox_regression"]) + cross_entropy(outputs["cls_logits"].flatten(0, 1))
 
 
@@ -142,7 +137,6 @@ LOSSES: Mapping[str, Loss] = {
     "squared_error": squared_error,
     "absolute_error": absolute_error,
     "binary_cross_entropy": binary_cross_entropy,
-    "boxes": boxes,
     "detection": detection,
     "mean": mean,
 }

@@ -1,4 +1,4 @@
-"""Language models, taggers and other recurrent networks, unrolled step by step."""
+"""Recurrent language models, unrolled step by step."""
 
 from __future__ import annotations
 
@@ -7,16 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from placewright.lab.datasets.zoo.recurrent_cells import (
-    BothWays,
-    Cell,
-    ElmanCell,
-    GruCell,
-    HighwayCell,
-    LstmCell,
-    SimpleCell,
-    run,
-)
+from placewright.lab.datasets.zoo.recurrent_cells import Cell, GruCell, LstmCell, run
 
 MakeCell = Callable[[int, int], Cell]
 
@@ -92,92 +83,8 @@ class Elmo(nn.Module):
         return found
 
 
-class Tagger(nn.Module):
-    """Huang et al., Bidirectional LSTM-CRF Models for Sequence Tagging, 2015, with the forward recursion of the CRF."""
-
-    def __init__(self, layers: int, width: int, tags: int = 17) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(20000, width)
-        self.layers = nn.ModuleList(BothWays(LstmCell, width if i == 0 else 2 * width, width) for i in range(layers))
-        self.scores, self.transitions = nn.Linear(2 * width, tags), nn.Parameter(torch.randn(tags, tags))
-
-    def forward(self, tokens: Tensor) -> Tensor:  # [batch, length] -> [batch]: the log of the partition sum
-        steps = list(self.embedding(tokens).unbind(1))
-        for layer in self.layers:
-            steps = layer(steps)
-        total, *others = [self.scores(step) for step in steps]  # [batch, tags] each
-        for scores in others:
-            total = torch.logsumexp(total.unsqueeze(2) + self.transitions, 1) + scores
-        return torch.logsumexp(total, 1)
-
-
-class Siamese(nn.Module):
-    """Mueller and Thyagarajan, Siamese Recurrent Architectures for Learning Sentence Similarity, 2016."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.embedding, self.cell = nn.Embedding(20000, width), LstmCell(width, width)
-
-    def forward(self, left: Tensor, right: Tensor) -> Tensor:  # [batch, length] each -> [batch]
-        sides = [run(self.cell, self.embedding(side).unbind(1))[-1] for side in (left, right)]
-        return -(sides[0] - sides[1]).abs().sum(1)
-
-
-class ClockworkCell(Cell):
-    """Koutnik et al., A Clockwork RNN, 2014: the module of period 2^i moves at every 2^i-th step."""
-
-    def __init__(self, inputs: int, width: int, modules: int = 4) -> None:
-        super().__init__(inputs, width)
-        self.modules_inputs = nn.ModuleList(
-            nn.Linear(inputs + width * (modules - i) // modules, width // modules) for i in range(modules)
-        )
-        self.time = 0
-
-    def start(self, step: Tensor) -> tuple[Tensor, ...]:
-        self.time = 0
-        return super().start(step)
-
-    def forward(self, step: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        parts = list(state[0].chunk(len(self.modules_inputs), 1))  # fastest first
-        for i, layer in enumerate(self.modules_inputs):
-            if self.time % 2**i == 0:
-                slower = state[0].chunk(len(parts), 1)[i:]  # a module reads itself and the slower ones
-                parts[i] = torch.tanh(layer(torch.cat([step, *slower], 1)))
-        self.time += 1
-        return (torch.cat(parts, 1),)
-
-
-class NestedTree(nn.Module):
-    """A binary Tree-LSTM over a complete tree (Tai et al., Improved Semantic Representations, 2015, section 3.2)."""
-
-    def __init__(self, width: int, classes: int = 5) -> None:
-        super().__init__()
-        self.embedding, self.leaf = nn.Embedding(20000, width), nn.Linear(width, 2 * width)
-        self.merge, self.output = nn.Linear(2 * width, 5 * width), nn.Linear(width, classes)
-
-    def forward(self, tokens: Tensor) -> Tensor:  # [batch, 2^depth] -> [batch, classes]
-        nodes = [tuple(self.leaf(word).chunk(2, 1)) for word in self.embedding(tokens).unbind(1)]
-        while len(nodes) > 1:
-            nodes = [self._merged(*pair) for pair in zip(nodes[::2], nodes[1::2], strict=True)]
-        return self.output(nodes[0][0])
-
-    def _merged(self, left: tuple[Tensor, ...], right: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        gates = self.merge(torch.cat([left[0], right[0]], 1))  # [batch, 5 width]
-        write, keep_left, keep_right, show, candidate = gates.chunk(5, 1)
-        kept = torch.sigmoid(keep_left) * left[1] + torch.sigmoid(keep_right) * right[1]
-        memory = kept + torch.sigmoid(write) * torch.tanh(candidate)
-        return torch.sigmoid(show) * torch.tanh(memory), memory
-
-
 #: By the name that the table has for them.
-CELLS: Mapping[str, MakeCell] = {
-    "LSTM": LstmCell,
-    "GRU": GruCell,
-    "Elman": ElmanCell,
-    "highway": HighwayCell,
-    "simple": SimpleCell,
-    "clockwork": ClockworkCell,
-}
+CELLS: Mapping[str, MakeCell] = {"LSTM": LstmCell, "GRU": GruCell}
 
 
 def language_model(cell: str, layers: int, width: int, *, residual: bool = False) -> LanguageModel:

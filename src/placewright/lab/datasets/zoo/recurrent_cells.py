@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -63,55 +63,6 @@ class GruCell(Cell):
         return (update * hidden + (1 - update) * candidate,)
 
 
-class ElmanCell(Cell):
-    """Elman, Finding Structure in Time, 1990."""
-
-    def __init__(self, inputs: int, width: int) -> None:
-        super().__init__(inputs, width)
-        self.from_input = nn.Linear(inputs, width)
-        self.from_hidden = nn.Linear(width, width, bias=False)
-
-    def forward(self, step: Tensor, state: State) -> State:
-        return (torch.tanh(self.from_input(step) + self.from_hidden(state[0])),)
-
-
-class HighwayCell(Cell):
-    """Zilly et al., Recurrent Highway Networks, 2017: several gated layers within one step."""
-
-    def __init__(self, inputs: int, width: int, depth: int = 5) -> None:
-        super().__init__(inputs, width)
-        self.from_input = nn.Linear(inputs, 2 * width)
-        self.layers = nn.ModuleList(nn.Linear(width, 2 * width) for _ in range(depth))
-
-    def forward(self, step: Tensor, state: State) -> State:
-        (hidden,) = state
-        for depth, layer in enumerate(self.layers):
-            both = layer(hidden) + self.from_input(step) if depth == 0 else layer(hidden)  # [batch, 2 width]
-            candidate, gate = both.chunk(2, 1)
-            gate = torch.sigmoid(gate)
-            hidden = torch.tanh(candidate) * gate + hidden * (1 - gate)
-        return (hidden,)
-
-
-class SimpleCell(Cell):
-    """Lei et al., Simple Recurrent Units for Highly Parallelizable Recurrence, 2018: products need no earlier step."""
-
-    num_states = 2
-
-    def __init__(self, inputs: int, width: int) -> None:
-        super().__init__(inputs, width)
-        self.products = nn.Linear(inputs, 4 * width)
-        self.peephole = nn.Parameter(torch.randn(2, width))
-
-    def forward(self, step: Tensor, state: State) -> State:
-        memory = state[1]
-        candidate, keep, show, skip = self.products(step).chunk(4, 1)  # [batch, width] each
-        keep = torch.sigmoid(keep + self.peephole[0] * memory)
-        show = torch.sigmoid(show + self.peephole[1] * memory)
-        memory = keep * memory + (1 - keep) * candidate
-        return show * memory + (1 - show) * skip, memory
-
-
 def run(cell: Cell, steps: Sequence[Tensor]) -> list[Tensor]:
     """The hidden state after every step, [batch, width] each, from a state of zeros."""
     state, hidden = cell.start(steps[0]), []
@@ -119,15 +70,3 @@ def run(cell: Cell, steps: Sequence[Tensor]) -> list[Tensor]:
         state = cell(step, state)
         hidden.append(state[0])
     return hidden
-
-
-class BothWays(nn.Module):
-    """One cell from the left and one from the right (Schuster and Paliwal, Bidirectional RNNs, 1997)."""
-
-    def __init__(self, make: Callable[[int, int], Cell], inputs: int, width: int) -> None:
-        super().__init__()
-        self.forwards, self.backwards = make(inputs, width), make(inputs, width)
-
-    def forward(self, steps: Sequence[Tensor]) -> list[Tensor]:  # [batch, inputs] each -> [batch, 2 width] each
-        pairs = zip(run(self.forwards, steps), run(self.backwards, steps[::-1])[::-1], strict=True)
-        return [torch.cat(pair, 1) for pair in pairs]
