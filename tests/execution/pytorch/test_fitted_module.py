@@ -335,7 +335,6 @@ def test_a_step_has_the_sizes_of_its_arguments_though_others_left_them_open() ->
     assert step.plan.reruns
 
 
-@pytest.mark.long  # Imports four trainers; their loops are those above, without them.
 def test_the_page_about_trainers_runs(tmp_path: Path) -> None:
     """In a process of its own: trainers look for a package `datasets`, and would find a folder of these tests. They
     import torchvision, which a wheel for another device than this one's would end."""
