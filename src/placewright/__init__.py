@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from placewright.api.questions import Plan
     from placewright.api.running import compile, profile
     from placewright.api.training_setups import alternatives, fits
+    from placewright.execution.pytorch.step_in_backward import step_in_backward
     from placewright.export import export_plan
     from placewright.graph import Graph, Op, Tensor
     from placewright.importers import load_graph, save_graph
@@ -67,6 +68,7 @@ __all__ = [
     "register_policy_family",
     "save",
     "save_graph",
+    "step_in_backward",
 ]
 
 #: Imported when first asked for, so that importing the package takes a moment whatever is wanted of it.
@@ -89,6 +91,7 @@ _MODULE_OF = {
     "load_machine": "placewright.machines",
     "register_method": "placewright.methods.table",
     "register_policy_family": "placewright.methods.policies",
+    "step_in_backward": "placewright.execution.pytorch.step_in_backward",
 }
 
 
