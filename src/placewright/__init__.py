@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from placewright.api.questions import Plan
     from placewright.api.running import compile, profile
     from placewright.api.training_setups import alternatives, fits
+    from placewright.execution.pytorch.offloaded_states import offload_states
     from placewright.execution.pytorch.step_in_backward import step_in_backward
     from placewright.export import export_plan
     from placewright.graph import Graph, Op, Tensor
@@ -62,6 +63,7 @@ __all__ = [
     "load_machine",
     "load_map",
     "map_memory",
+    "offload_states",
     "plan",
     "profile",
     "register_method",
@@ -89,6 +91,7 @@ _MODULE_OF = {
     "from_torch": "placewright.importers.torch.module",
     "frontier": "placewright.api.frontiers",
     "load_machine": "placewright.machines",
+    "offload_states": "placewright.execution.pytorch.offloaded_states",
     "register_method": "placewright.methods.table",
     "register_policy_family": "placewright.methods.policies",
     "step_in_backward": "placewright.execution.pytorch.step_in_backward",

@@ -14,10 +14,9 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from placewright.execution.pytorch.parameter_steps import check_steps_alone, each_parameter, step_alone
+from placewright.execution.pytorch.offloaded_states import is_offloaded, step_parameter
+from placewright.execution.pytorch.parameter_steps import check_steps_alone, each_parameter
 from placewright.support.errors import InputError
-
-_WHAT = "a step in backward"
 
 
 def step_in_backward(optimizer: Optimizer) -> Optimizer:
@@ -55,7 +54,8 @@ def step_in_backward(optimizer: Optimizer) -> Optimizer:
     """
     if optimizer in _STEPPING:
         raise InputError(f"this {type(optimizer).__name__} steps in backward already; call step_in_backward once")
-    check_steps_alone(optimizer, _WHAT)
+    if not is_offloaded(optimizer):
+        check_steps_alone(optimizer, "a step in backward")
     _check_not_reduced(optimizer)
     _STEPPING[optimizer] = _Stepping(optimizer)
     return optimizer
@@ -79,7 +79,9 @@ class _Stepping:
         self._groups: dict[int, dict[str, Any]] = {}
         # So a GradScaler leaves its numbers with any optimizer, where they are seen, and not only with fused ones.
         optimizer._step_supports_amp_scaling = True
-        optimizer.register_step_pre_hook(self._begin)
+        # First of all, before another hook has the gradients used.
+        begin = optimizer.register_step_pre_hook(self._begin)
+        optimizer._optimizer_step_pre_hooks.move_to_end(begin.id, last=False)
         optimizer.register_step_post_hook(self._end)
         # Those that are frozen by now have their gradients stepped by the optimizer's own step.
         trained = [each for _, each in each_parameter(optimizer) if each.requires_grad]
@@ -102,7 +104,7 @@ class _Stepping:
             )
         if (group := self._groups.get(id(parameter))) is not None:
             self._stepped.add(id(parameter))
-            step_alone(optimizer, group, parameter)
+            step_parameter(optimizer, group, parameter)
             parameter.grad = None
 
     def _begin(self, optimizer: Optimizer, *_: Any) -> None:
