@@ -8,6 +8,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -190,7 +191,7 @@ class _Offloaded:
                 loss = closure()
             settings["closure"] = lambda: loss
         steps = [each for each in each_parameter(optimizer) if each[1].grad is not None]
-        for (_, parameter), (_, following) in zip(steps, steps[1:], strict=False):
+        for (_, parameter), (_, following) in pairwise(steps):
             self._following[id(parameter)] = weakref.ref(following)
         try:
             for group, parameter in steps:

@@ -61,10 +61,15 @@ def step_in_backward(optimizer: Optimizer) -> Optimizer:
     return optimizer
 
 
-def steps_in_backward(parameters: Iterable[torch.Tensor]) -> set[int]:
-    """Identities of those that are stepped in backward."""
-    stepped = {id(each) for optimizer in _STEPPING for _, each in each_parameter(optimizer)}
-    return {id(each) for each in parameters if id(each) in stepped}
+def is_in_backward(optimizer: Optimizer) -> bool:
+    """Whether it steps in backward."""
+    return optimizer in _STEPPING
+
+
+def optimizers_in_backward(parameters: Iterable[torch.Tensor]) -> list[Optimizer]:
+    """Those that step any of these in backward."""
+    known = {id(each) for each in parameters}
+    return [each for each in _STEPPING if any(id(parameter) in known for _, parameter in each_parameter(each))]
 
 
 class _Stepping:
