@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from gpu_modules import brought_to
+from outside_host import OutsideHost
 from stand_in_gpu import Device, StandIns
 from torch import nn
 
@@ -113,38 +112,9 @@ def test_steps_are_the_optimizers_own(name: str, steps_before: int, in_backward:
         assert_same(plain_state(other), plain_state(optimizer))
 
 
-class Outside:
-    """A device that is the CPU, as late as it is, and a host whose memory PyTorch's allocator knows nothing of."""
-
-    name, device = "cuda:0", torch.device("cpu")
-
-    def __init__(self) -> None:
-        self.rows: list[np.ndarray[Any, Any]] = []
-
-    def holds(self, tensor: torch.Tensor) -> bool:
-        return all(tensor.data_ptr() != row.ctypes.data for row in self.rows)
-
-    def sent_home(self, row: torch.Tensor) -> torch.Tensor:
-        self.rows.append(row.numpy().copy())
-        return torch.from_numpy(self.rows[-1])
-
-    def room_for(self, row: torch.Tensor) -> torch.Tensor:
-        return torch.empty_like(row)
-
-    def fill(self, room: torch.Tensor, row: torch.Tensor) -> None:
-        room.copy_(row)
-
-    def on(self, stream: None) -> Any:
-        return contextlib.nullcontext()
-
-    def __getattr__(self, name: str) -> Any:
-        """Streams and events."""
-        return lambda *_: None
-
-
 def test_states_of_two_parameters_are_on_the_device_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of six there are twelve in the ordinary loop, beside six gradients."""
-    monkeypatch.setattr(offloaded_states, "_driver_of", lambda optimizer: Outside())
+    monkeypatch.setattr(offloaded_states, "_driver_of", lambda optimizer: OutsideHost())
 
     def both(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
         return placewright.step_in_backward(placewright.offload_states(optimizer))
