@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch.optim import Optimizer
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from placewright.execution.pytorch.data_parallel import local
 from placewright.execution.pytorch.places import first_line
@@ -63,7 +63,8 @@ def check_steps_alone(optimizer: Optimizer, what: str) -> None:
         ) from error
     if not is_same:
         raise InputError(
-            f"{kind} steps a parameter by what it knows of others, or by their order; {what} needs another optimizer"
+            f"{kind} steps a parameter by what it knows of others or by their order, or keeps its gradient; {what} "
+            "needs another optimizer"
         )
 
 
@@ -84,6 +85,10 @@ def _is_same(optimizer: Optimizer) -> bool:
     changed = any(
         not _equal(before, _settings(group)) for before, group in zip(settings, together.param_groups, strict=True)
     )
+    kept = {each.grad.untyped_storage().data_ptr() for _, each in each_parameter(together)}
+    states = (each for each in tree_leaves([*together.state.values()]) if isinstance(each, torch.Tensor))
+    if any(each.untyped_storage().data_ptr() in kept for each in states):
+        return False
     return not changed and all(torch.equal(one, other) for (_, one), (_, other) in pairs)
 
 

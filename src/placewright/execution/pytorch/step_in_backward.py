@@ -95,7 +95,8 @@ class _Stepping:
 
     def _step(self, parameter: torch.Tensor) -> None:
         optimizer = self._optimizer()
-        if optimizer is None:
+        # PyTorch calls it, too, where a graph has given the gradient to its parameter by itself, and returned none.
+        if optimizer is None or parameter.grad is None:
             return
         if not self._groups:
             _check_not_reduced(optimizer)
