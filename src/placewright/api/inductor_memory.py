@@ -189,7 +189,7 @@ class MemoryPartitioner(CustomPartitionerFn):
     ) -> _Parts:
         num_outputs, static = kwargs["num_fwd_outputs"], kwargs.get("static_lifetime_input_indices") or ()
         joint = JointGraph(gm, num_outputs, own[0], sizes=sizes)
-        graph = with_fused_times(joint.graph, self._machine, self._fused_share)
+        graph = with_fused_times(joint.giving_away(self._steps), self._machine, self._fused_share)
         workspaces, ways = dict[Any, int](), list(_SETTINGS)
         once = (f"recompute:{name}" for name in joint.once)
         fixed = _NO_MOVES if is_region or sizes.are_open else ()

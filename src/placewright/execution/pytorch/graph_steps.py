@@ -31,8 +31,6 @@ _parameters: dict[int, weakref.ref[nn.Parameter]] = {}
 _numbers = itertools.count()
 
 
-# An op that changes nothing and returns nothing would be left out.
-@torch.library.custom_op("placewright::take_gradient", mutates_args=("gradient",), tags=(torch.Tag.cudagraph_unsafe,))
 def _take_gradient(gradient: torch.Tensor, behind: Sequence[torch.Tensor], number: int) -> None:
     """Gives a parameter its gradient, as autograd would. behind: results of what reads the parameter."""
     parameter = _parameters[number]()
@@ -49,9 +47,11 @@ def _take_gradient(gradient: torch.Tensor, behind: Sequence[torch.Tensor], numbe
         parameter.grad = parameter.grad.clone()
 
 
-@_take_gradient.register_fake
-def _(gradient: torch.Tensor, behind: Sequence[torch.Tensor], number: int) -> None:
-    """Takes and makes nothing."""
+# An op that changes nothing and returns nothing would be left out.
+_TAKE = torch.library.custom_op(
+    "placewright::take_gradient", _take_gradient, mutates_args=("gradient",), tags=(torch.Tag.cudagraph_unsafe,)
+)
+_TAKE.register_fake(lambda gradient, behind, number: None)
 
 
 def can_be_taken(argument: Any) -> bool:
