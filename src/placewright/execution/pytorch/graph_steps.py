@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import fx, nn
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from placewright.execution.pytorch.layout import is_laid_out_for, laid_out_for
 from placewright.execution.pytorch.step_in_backward import optimizers_in_backward
@@ -73,6 +72,8 @@ def with_steps(
 ) -> tuple[fx.GraphModule, fx.GraphModule]:
     """Parts of which backward gives the gradients of some arguments away within itself. numbers: of parameters, by the
     place of the argument."""
+    if not numbers:
+        return forward, backward
     results, readers = backward.graph.output_node().args[0], _readers(forward, backward)
     taken = {
         index: number
@@ -115,9 +116,10 @@ def _readers(forward: fx.GraphModule, backward: fx.GraphModule) -> dict[int, lis
     return found
 
 
-def _memory(node: fx.Node) -> StorageWeakRef | None:
+def _memory(node: fx.Node) -> int | None:
+    """An identity of a tensor's memory."""
     value = node.meta.get("val")
-    return StorageWeakRef(value.untyped_storage()) if isinstance(value, torch.Tensor) else None
+    return int(value.untyped_storage()._cdata) if isinstance(value, torch.Tensor) else None
 
 
 def _reading(node: fx.Node) -> Iterator[fx.Node]:
