@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from placewright.api.questions import Plan
     from placewright.api.running import compile, profile
     from placewright.api.training_setups import alternatives, fits
+    from placewright.execution.pytorch.offloaded_states import offload_states
+    from placewright.execution.pytorch.step_in_backward import step_in_backward
     from placewright.export import export_plan
     from placewright.graph import Graph, Op, Tensor
     from placewright.importers import load_graph, save_graph
@@ -61,12 +63,14 @@ __all__ = [
     "load_machine",
     "load_map",
     "map_memory",
+    "offload_states",
     "plan",
     "profile",
     "register_method",
     "register_policy_family",
     "save",
     "save_graph",
+    "step_in_backward",
 ]
 
 #: Imported when first asked for, so that importing the package takes a moment whatever is wanted of it.
@@ -87,8 +91,10 @@ _MODULE_OF = {
     "from_torch": "placewright.importers.torch.module",
     "frontier": "placewright.api.frontiers",
     "load_machine": "placewright.machines",
+    "offload_states": "placewright.execution.pytorch.offloaded_states",
     "register_method": "placewright.methods.table",
     "register_policy_family": "placewright.methods.policies",
+    "step_in_backward": "placewright.execution.pytorch.step_in_backward",
 }
 
 

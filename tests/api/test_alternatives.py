@@ -82,6 +82,7 @@ def one(facts: Alternatives, **wanted: Any) -> TrainingSetup:
         "num_checkpointed": 0,
         **wanted,
     }
+    asked = {"in_backward": False, "offloaded": False, **asked}
     (setup,) = [each for each in facts.setups if all(getattr(each, key) == value for key, value in asked.items())]
     return setup
 

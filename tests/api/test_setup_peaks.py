@@ -11,11 +11,14 @@ import pytest
 import placewright
 from placewright.analysis.alternatives import TrainingSetup
 from placewright.api import setup_search
+from placewright.machines.presets import find_link
 
 if TYPE_CHECKING:
     from torch import nn
 
 torch = pytest.importorskip("torch")
+offloaded_states = pytest.importorskip("placewright.execution.pytorch.offloaded_states")
+OutsideHost = pytest.importorskip("outside_host").OutsideHost
 memory = pytest.importorskip("placewright.execution.pytorch.memory")
 
 F = torch.nn.functional
@@ -126,14 +129,14 @@ def measured(network: Any, setup: TrainingSetup) -> int:
     return peak
 
 
-def setups_of(network: Any, optimizer: Callable[[Any], Any] | None = None) -> list[TrainingSetup]:
+def setups_of(network: Any, optimizer: Callable[[Any], Any] | None = None, device: str = "cpu") -> list[TrainingSetup]:
     torch.manual_seed(0)
     model = network()
     own = None if optimizer is None else optimizer(model.parameters())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(setup_search, "can_have_adapters", lambda model: False)
         found = placewright.alternatives(
-            model, "cpu", args=network.batch(SAMPLES), memory_limit="4GiB", optimizer=own, time_limit=600
+            model, device, args=network.batch(SAMPLES), memory_limit="4GiB", optimizer=own, time_limit=600
         )
     return list(found.facts.setups)
 
@@ -142,16 +145,17 @@ def setups_of(network: Any, optimizer: Callable[[Any], Any] | None = None) -> li
 def test_stated_peaks_are_the_allocators(network: Any) -> None:
     kinds: dict[Any, TrainingSetup] = {}
     for setup in setups_of(network):
-        sort = (setup.accumulation > 1, setup.num_checkpointed > 0, setup.batch > SAMPLES)
+        sort = (setup.accumulation > 1, setup.num_checkpointed > 0, setup.batch > SAMPLES, setup.in_backward)
         if setup.dtype == "float32" and setup.batch * setup.accumulation >= SAMPLES:
             kinds.setdefault(sort, setup)
-    assert len(kinds) == (3 if network is Recurrent else 6)
+    assert len(kinds) == (5 if network is Recurrent else 10)
     for setup in kinds.values():
         assert setup.peak_bytes == pytest.approx(measured(network, setup), rel=0.02), setup.words
 
 
 def test_stated_peaks_in_bfloat16_are_the_allocators() -> None:
     setups = [each for each in setups_of(Transformer) if each.dtype == "bfloat16" and each.batch == SAMPLES]
+    setups = [each for each in setups if not each.in_backward]
     assert {(each.autocast, each.num_checkpointed) for each in setups} == {(True, 0), (True, 3), (False, 0), (False, 3)}
     for setup in setups:
         # When a block runs again, its Python frame holds what only a copy in bfloat16 is needed of.
@@ -181,5 +185,31 @@ class Wide(torch.nn.Module):  # type: ignore[name-defined]
 def test_what_a_step_of_the_optimizer_makes_is_counted(kind: str, settings: dict[str, Any]) -> None:
     setups = setups_of(Wide, lambda parameters: getattr(torch.optim, kind)(parameters, **settings))
     own = [each for each in setups if each.optimizer == kind and each.batch_words == str(SAMPLES)]
-    (setup,) = [each for each in own if each.dtype == "float32" and not each.num_checkpointed]
+    (setup,) = [each for each in own if each.dtype == "float32" and not each.pass_words]
     assert setup.peak_bytes == pytest.approx(measured(Wide, setup), rel=0.02)
+
+
+@pytest.mark.parametrize("network", [Wide, Segmentation])
+def test_stated_peaks_of_a_gpu_with_states_at_the_host_are_the_allocators(
+    network: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offloaded_states, "_driver_of", lambda optimizer: OutsideHost())
+    # For a batch of one, kernels of the CPU have other workspaces.
+    found = [each for each in setups_of(network, device="a100") if each.offloaded and each.batch >= SAMPLES // 2]
+    setups = [each for each in found if each.dtype == "float32"]
+    kinds = {(each.in_backward, each.accumulation > 1, each.num_checkpointed > 0): each for each in setups}
+    assert len(kinds) == (3 if network is Wide else 6)
+    for setup in kinds.values():
+        assert setup.peak_bytes == pytest.approx(measured(network, setup), rel=0.02), setup.words
+
+
+def test_moving_states_takes_the_time_of_the_link() -> None:
+    found = [each for each in setups_of(Wide, device="a100") if each.batch == SAMPLES and each.dtype == "float32"]
+    setups = {each.pass_words: each for each in found if not each.changes}
+    both, in_backward = setups["steps in backward, states at the host"], setups["steps in backward"]
+    sizes = [each.nbytes for each in Wide().parameters() for _ in range(2)]
+    link = find_link("pcie4").link
+    assert both.step_time_ns - in_backward.step_time_ns == 2 * sum(map(link.transfer_time_ns, sizes))
+    # Launched in another order.
+    assert in_backward.step_time_ns == pytest.approx(setups[""].step_time_ns, rel=0.05)
+    assert in_backward.optimizer_bytes == setups[""].optimizer_bytes > both.optimizer_bytes == 0

@@ -31,6 +31,8 @@ def setup(batch: int, peak: float, *, changes: str = "", reruns: int = 0) -> Tra
         num_checkpointed=0,
         planned=reruns > 0,
         num_reruns=reruns,
+        in_backward=False,
+        offloaded=False,
         device="rtx3090",
         limit_bytes=24 * GIB,
         fits=peak <= 24,

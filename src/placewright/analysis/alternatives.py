@@ -32,6 +32,10 @@ class TrainingSetup:
         Whether a plan for the limit runs each pass: with ops that run again, or each op once in another order.
     num_reruns
         How many ops run again in one pass.
+    in_backward
+        Whether the optimizer steps each parameter within backward, so that no gradient stays.
+    offloaded
+        Whether its states lie in the host's memory but for the step of their parameter.
     device
         Its kind; where several of the machine have the same, its name.
     limit_bytes
@@ -65,6 +69,8 @@ class TrainingSetup:
     num_checkpointed: int
     planned: bool
     num_reruns: int
+    in_backward: bool
+    offloaded: bool
     device: str
     limit_bytes: int
     fits: bool
@@ -92,13 +98,13 @@ class TrainingSetup:
 
     @property
     def pass_words(self) -> str:
-        """What is done to a pass so that it needs less; empty where nothing is."""
-        if self.num_checkpointed:
-            return f"{self.num_checkpointed} blocks checkpointed"
-        if not self.planned:
-            return ""
-        again = f"{counted(self.num_reruns, 'op')} run again" if self.num_reruns else "in another order"
-        return f"planned: {again}"
+        """What is done to a step so that it needs less; empty where nothing is."""
+        found = [f"{self.num_checkpointed} blocks checkpointed"] if self.num_checkpointed else []
+        if self.planned:
+            again = f"{counted(self.num_reruns, 'op')} run again" if self.num_reruns else "in another order"
+            found.append(f"planned: {again}")
+        found += ["steps in backward"] if self.in_backward else []
+        return ", ".join([*found, *(["states at the host"] if self.offloaded else [])])
 
     @property
     def time_words(self) -> str:
@@ -209,7 +215,8 @@ def ranked(setups: list[TrainingSetup]) -> tuple[TrainingSetup, ...]:
     def key(setup: TrainingSetup) -> tuple[float, ...]:
         size = float(setup.peak_bytes)
         first = setup.time_per_sample_ns if setup.fits else size - setup.limit_bytes
-        return (not setup.fits, bool(setup.changes), first, setup.accumulation, setup.planned, size)
+        done = setup.planned + setup.in_backward + setup.offloaded
+        return (not setup.fits, bool(setup.changes), first, setup.accumulation, done, size)
 
     return tuple(sorted(setups, key=key))
 

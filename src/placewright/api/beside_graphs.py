@@ -16,6 +16,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from placewright.api.inductor_memory import FittedGraph
 from placewright.execution.pytorch.data_parallel import Sharded, local_bytes
 from placewright.execution.pytorch.open_sizes import Sizes
+from placewright.execution.pytorch.optimizer_memory import optimizer_memory
+from placewright.execution.pytorch.parameter_steps import each_parameter
+from placewright.execution.pytorch.step_in_backward import optimizers_in_backward
 from placewright.support.errors import InputError
 
 
@@ -95,7 +98,8 @@ def beside(model: nn.Module, example_inputs: Sequence[Any], call: Call) -> Besid
 
     These are tensors of the module and arguments that it does not read, what earlier graphs keep for their backward
     and what they were given and returned that is still there, gradients of later graphs, whose backward comes before,
-    and what is gathered and reduced meanwhile. Gradients of its own further runs come when what these keep goes.
+    and what is gathered and reduced meanwhile. Gradients of its own further runs come when what these keep goes. Those
+    of parameters that are stepped in backward are gone by then, and what such a step takes comes on top.
     """
     sharded = Sharded(model)
     held = [*model.parameters(), *model.buffers()]
@@ -105,7 +109,10 @@ def beside(model: nn.Module, example_inputs: Sequence[Any], call: Call) -> Besid
     others = further_blocks(model, read, before, sharded)
     unread = sum(local_bytes(each) for each in (*held, *call.given) if id(each) not in given)
     counted = [each for each in (*held, *call.given, *example_inputs) if isinstance(each, torch.Tensor)]
-    gradients = {sharded.identity(each): local_bytes(each) for each in held if each.requires_grad}
+    stepping = optimizers_in_backward(held)
+    gone = {id(parameter) for optimizer in stepping for _, parameter in each_parameter(optimizer)}
+    kept = [each for each in held if each.requires_grad and id(each) not in gone]
+    gradients = {sharded.identity(each): local_bytes(each) for each in kept}
     own, passed = frozenset[int]().union(*others), read | before
     later = sum(size for each, size in gradients.items() if each not in passed | own)
     return Beside(
@@ -114,7 +121,8 @@ def beside(model: nn.Module, example_inputs: Sequence[Any], call: Call) -> Besid
         + (later if torch.is_grad_enabled() else 0)
         + call.saved_bytes
         + _still_there(call, counted)
-        + sharded.bytes_beside,
+        + sharded.bytes_beside
+        + max((optimizer_memory(each).step_bytes for each in stepping), default=0),
         read=read,
         runs=1 + len(others),
         gradient_bytes=max((sum(gradients.get(each, 0) for each in other) for other in others), default=0),

@@ -23,6 +23,7 @@ from placewright.api.beside_graphs import Beside, Call, CompiledGraph, beside, c
 from placewright.api.dynamo import RefusedError, passed_through
 from placewright.api.inductor_memory import MemoryPartitioner
 from placewright.api.nested_regions import compiled
+from placewright.execution.pytorch.graph_steps import can_be_taken, number_of
 from placewright.execution.pytorch.miscaptured import OpenSizesError
 from placewright.execution.pytorch.open_sizes import Sizes, is_open
 from placewright.execution.pytorch.step_watch import StepWatch
@@ -58,6 +59,8 @@ class GraphCompiler:
         In the order of compiling.
     has_outgrown
         Whether a graph was compiled for one size, since it would have passed the limit with that.
+    has_steps
+        Whether a graph may step parameters within its backward.
     """
 
     def __init__(
@@ -69,7 +72,7 @@ class GraphCompiler:
         self._watch = watch
         self.room = room
         self.largest = dict(largest or {})
-        self.has_outgrown = False
+        self.has_outgrown = self.has_steps = False
         self.graphs: list[CompiledGraph] = []
         self._now = threading.local()
 
@@ -149,6 +152,7 @@ class GraphCompiler:
             runs=found.runs,
             gradient_bytes=found.gradient_bytes,
             largest=self.largest,
+            steps=self._steps(inputs) if found.runs == 1 else {},
         )
         settings = {"custom_partitioner_fn": partitioner}
         # A graph from that cache has no plan. Its kernels come from Inductor's.
@@ -170,6 +174,18 @@ class GraphCompiler:
         )
         self.graphs.append(graph)
         return graph
+
+    def _steps(self, inputs: Sequence[Any]) -> dict[int, int]:
+        """Numbers of parameters whose gradients a graph gives away within its backward, by the place of the argument.
+
+        Where all that are trained are there, so that no other graph has gradients for them.
+        """
+        trained = {id(each) for each in self._known_model().parameters() if each.requires_grad}
+        if not trained <= {id(each) for each in inputs} or self._call().ran:
+            return {}
+        found = {index: number_of(each) for index, each in enumerate(inputs) if can_be_taken(each)}
+        self.has_steps = self.has_steps or bool(found)
+        return found
 
     def _keeps_limit(self, graph: CompiledGraph, key: tuple[int, ...], sizes: Sizes, arguments: Sequence[Any]) -> bool:
         """Whether a graph does so with such sizes, which are found once."""

@@ -172,6 +172,11 @@ class FittedModule(OptimizedModule):
 
     def _make_room(self) -> None:
         """Compiles anew where the plans have no room for what is in use beside them."""
+        if self._backend.has_steps and self._watch.pending_bytes():
+            raise InputError(
+                f"{type(self._orig_mod).__name__} is called again before the backward of an earlier call, which steps "
+                "its parameters; have both in one forward, or leave step_in_backward out"
+            )
         beside = self._beside()
         if not self._backend.graphs:
             self._backend.room = max(self._backend.room, beside)

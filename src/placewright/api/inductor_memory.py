@@ -23,6 +23,7 @@ from placewright.api.functions import plan as make_plan
 from placewright.api.nested_regions import Regions
 from placewright.api.questions import Plan
 from placewright.costs.fused import with_fused_times
+from placewright.execution.pytorch.graph_steps import with_steps
 from placewright.execution.pytorch.joint import JointGraph
 from placewright.execution.pytorch.lowered_memory import LoweredStep
 from placewright.execution.pytorch.open_sizes import Sizes
@@ -95,7 +96,7 @@ class MemoryPartitioner(CustomPartitionerFn):
     beside: how a refusal says what is in use beside the graph. runs: how often it runs before its backward does.
     gradient_bytes: what comes of each further run when what it kept goes. largest: the largest sizes seen, where sizes
     are open, for which a graph is planned; where no plan keeps the limit with all of them, it is planned for those of
-    the call.
+    the call. steps: numbers of parameters that are stepped in backward, by the place of the argument.
 
     Attributes
     ----------
@@ -115,6 +116,7 @@ class MemoryPartitioner(CustomPartitionerFn):
         runs: int = 1,
         gradient_bytes: int = 0,
         largest: Mapping[str, int] | None = None,
+        steps: Mapping[int, int] | None = None,
     ) -> None:
         self.graphs: list[FittedGraph] = []
         self._machine = machine
@@ -126,6 +128,7 @@ class MemoryPartitioner(CustomPartitionerFn):
         self._runs = runs
         self._gradient_bytes = gradient_bytes
         self._largest = largest or {}
+        self._steps = steps or {}
         self.regions = Regions(memory_limit)
         self._settings: Mapping[str, Any] = {}
 
@@ -188,7 +191,7 @@ class MemoryPartitioner(CustomPartitionerFn):
     ) -> _Parts:
         num_outputs, static = kwargs["num_fwd_outputs"], kwargs.get("static_lifetime_input_indices") or ()
         joint = JointGraph(gm, num_outputs, own[0], sizes=sizes)
-        graph = with_fused_times(joint.graph, self._machine, self._fused_share)
+        graph = with_fused_times(joint.giving_away(self._steps), self._machine, self._fused_share)
         workspaces, ways = dict[Any, int](), list(_SETTINGS)
         once = (f"recompute:{name}" for name in joint.once)
         fixed = _NO_MOVES if is_region or sizes.are_open else ()
@@ -210,6 +213,7 @@ class MemoryPartitioner(CustomPartitionerFn):
             return (self._runs - 1) * max(each, self._gradient_bytes)
 
         def fitted(plan: Plan, parts: _Parts, settings: Mapping[str, Any]) -> _Fitted:
+            parts = with_steps(*parts, self._steps)
             with inductor_config.patch(dict(settings)):
                 lowered, more = LoweredStep(*parts, num_outputs, sizes, workspaces), others(parts, sizes)
             planned_bytes = plan.peak_bytes[0] + more

@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from placewright.analysis.alternatives import Alternatives, Floor, TrainingSetup, ranked
 from placewright.analysis.basis import basis_words
-from placewright.api.pass_captures import LORA_RANK, PassCaptures, Trained, can_have_adapters
-from placewright.api.setup_code import plain_step, planned_step, prepared
-from placewright.api.step_optimizers import OwnOptimizer
+from placewright.api.pass_captures import PassCaptures, Trained, can_have_adapters
+from placewright.api.setup_ways import CHANGES, Place, Runs, Way, resident, setup, without_a_plan
 from placewright.bounds import least_limit
 from placewright.costs import count_sources
 from placewright.costs.estimate import TimeSources
-from placewright.graph import Graph
-from placewright.importers.forward_backward import (
-    ForwardBackward,
-    held_at_peak,
-    in_eager,
-    last_pass,
-    training_step,
-)
 from placewright.machine import Machine
-from placewright.problem import Problem, make_problem
 from placewright.problem.objective import Metrics
-from placewright.rematerialization.blocks import checkpointed, module_blocks, with_inputs_held
 from placewright.rematerialization.proofs import no_runs_fit, some_may_run_again
 from placewright.rematerialization.solve import (
     in_order,
@@ -37,7 +25,6 @@ from placewright.rematerialization.solve import (
     order_of_least_memory,
     rematerialize,
     rerun_evaluations,
-    with_reruns,
 )
 from placewright.search.run.budget import Budget, Interrupted, OnProgress
 from placewright.search.run.result import measure
@@ -54,109 +41,6 @@ _FEWER, _MORE = (2, 4), (2, 4)
 _MOST_PLANS = 4
 #: How many ways are told that need less at least.
 _MOST_LOWERED = 2
-_CHANGES = {
-    "own": "",
-    "bfloat16": "weights in bfloat16",
-    "lora": f"adapters of rank {LORA_RANK} alone (LoRA)",
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """A device that is looked at. machine: of it alone. name: its kind, or where several have the same, its own.
-
-    optimizers: that are tried there, the user's first.
-    """
-
-    machine: Machine
-    limit_bytes: int
-    name: str
-    optimizers: tuple[OwnOptimizer, ...]
-
-    @property
-    def is_cpu(self) -> bool:
-        """Whether it is one."""
-        return self.machine.devices[0].is_cpu
-
-    @property
-    def fused(self) -> OwnOptimizer:
-        """The user's optimizer in as little memory as it can step in."""
-        return next(each for each in self.optimizers if each.stepping == "fused" and not each.changes)
-
-    def optimizers_of(self, trained: Trained) -> list[OwnOptimizer]:
-        """Those that are tried with what is trained. Adapters have small states whatever steps them."""
-        if trained == "own":
-            return list(self.optimizers)
-        return [each for each in self.optimizers if each is self.fused or (each.changes and trained == "bfloat16")]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Way:
-    """What is common to setups of one capture. for_plans: the passes as plans hold them."""
-
-    place: Place
-    for_plans: ForwardBackward
-    trained: Trained
-    batch: int
-    accumulation: int
-    dtype: str
-    autocast: bool
-
-    @cached_property
-    def passes(self) -> ForwardBackward:
-        """As PyTorch holds it in eager."""
-        return in_eager(self.for_plans, on_cpu=self.place.is_cpu)
-
-    @property
-    def other_parts_bytes(self) -> int:
-        """What a loop holds of the batch beside the part of a pass."""
-        graph = self.for_plans.graph
-        given = (graph.tensors[tensor] for op in graph.ops if op.kind == "input" for tensor in op.outputs)
-        return (self.accumulation - 1) * sum(tensor.size_bytes for tensor in given)
-
-    @property
-    def autocast_on(self) -> str:
-        """The device whose rules autocast has; empty without."""
-        if not self.autocast:
-            return ""
-        return "cpu" if self.place.is_cpu else "cuda"
-
-    def problem(self, passes: ForwardBackward, optimizer: OwnOptimizer) -> Problem:
-        """Of its last pass with the optimizer."""
-        make = last_pass if self.accumulation > 1 else training_step
-        return self.limited(make(passes, optimizer.keeps, stepping=optimizer.stepping))
-
-    def limited(self, graph: Graph) -> Problem:
-        """Of a graph within the limit."""
-        limit = max(0, self.place.limit_bytes - self.other_parts_bytes)
-        return replace(make_problem(graph, self.place.machine), memory_limits_bytes=(limit,))
-
-    @cached_property
-    def _pass_times(self) -> tuple[int, int]:
-        """Of a first pass, and of one whose gradients are added to those before."""
-        problems = map(self.limited, (self.passes.graph, last_pass(self.passes, None)))
-        first, further = (measure(problem, in_order(problem)).step_time_ns for problem in problems)
-        return first, further
-
-    def step_time_ns(self, runs: Runs, plain: Metrics) -> int:
-        """Of a step with all of its passes. plain: of the last one without reruns."""
-        if self.accumulation == 1:
-            return runs.metrics.step_time_ns
-        first, further = self._pass_times
-        optimizer = plain.step_time_ns - further
-        one = runs.metrics.step_time_ns - optimizer
-        return one * self.accumulation + optimizer - (further - first)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Runs:
-    """A last pass as it runs. graph: with each run as an op, in order. blocks: that are checkpointed, by module."""
-
-    graph: Graph
-    metrics: Metrics
-    blocks: tuple[str, ...] = ()
-    is_planned: bool = False
-    num_reruns: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -261,9 +145,9 @@ class SetupSearch:
         own, samples = self.captures.dtype, self.captures.samples
         few = [(samples, 1), (2 * samples, 1)]
         if own == "float32":
-            self._stage(_CHANGES["bfloat16"], "bfloat16", autocast=False, batches=few)
+            self._stage(CHANGES["bfloat16"], "bfloat16", autocast=False, batches=few)
         if can_have_adapters(self.captures.model):
-            self._stage(_CHANGES["lora"], "lora", autocast=own == "float32", batches=few)
+            self._stage(CHANGES["lora"], "lora", autocast=own == "float32", batches=few)
 
     def _other_batches(self) -> list[tuple[int, int]]:
         samples = self.captures.samples
@@ -308,13 +192,13 @@ class SetupSearch:
 
     def _try(self, way: Way) -> None:
         """The ways to run it without a plan."""
-        for optimizer in way.place.optimizers_of(way.trained):
+        for optimizer in way.optimizers:
             problem = way.problem(way.passes, optimizer)
             if self.sources is None and problem.time_origin is not None:
                 self.sources = count_sources(problem.time_origin)
             plain = measure(problem, in_order(problem))
-            for runs in _without_a_plan(problem, plain):
-                self.setups.append(_setup(way, optimizer, runs, plain))
+            for runs in without_a_plan(problem, plain):
+                self.setups.append(setup(way, optimizer, runs, plain))
                 if not runs.blocks and optimizer is way.place.fused:
                     self.tried.append(_Tried(way=way, metrics=plain, setup=self.setups[-1]))
 
@@ -333,7 +217,7 @@ class SetupSearch:
                     break
                 self.planned.append(each)
                 if (runs := self._planned(each.way)) is not None:
-                    self.setups.append(_setup(each.way, place.fused, runs, each.metrics))
+                    self.setups.append(setup(each.way, place.fused, runs, each.metrics))
 
     def _best_time(self, place: Place) -> float:
         """Of what fits there and trains the same."""
@@ -382,7 +266,7 @@ class SetupSearch:
         )
         problem = own.problem(own.for_plans, place.fused)
         least, name = least_limit(problem)
-        sizes = _resident(problem.graph, own)
+        sizes = resident(problem.graph, own)
         (op,) = [each for each in problem.graph.ops if each.name == name]
         states = min(sizes["optimizer_bytes"], least)
         parameters = min(sizes["parameter_bytes"], least - states)
@@ -409,78 +293,3 @@ class SetupSearch:
                 found[each.setup.words] = size
         fewest = sorted((size, words) for words, size in found.items() if size < least)
         yield from (f"{words}: {format_bytes(size)}" for size, words in fewest[:_MOST_LOWERED])
-
-
-def _without_a_plan(problem: Problem, plain: Metrics) -> Iterator[Runs]:
-    """As PyTorch runs it, and with its blocks checkpointed as people write it, where that needs less."""
-    graph = problem.graph
-    yield Runs(graph=graph, metrics=plain)
-    blocks = module_blocks(graph)
-    if len(blocks) > 1 and (reruns := checkpointed(problem, list(blocks.values()))):
-        again = with_inputs_held(with_reruns(problem, reruns), graph, list(blocks.values()))
-        metrics = measure(again, in_order(again))
-        if metrics.peak_memory_bytes < plain.peak_memory_bytes:
-            yield Runs(graph=again.graph, metrics=metrics, blocks=tuple(blocks), num_reruns=len(reruns))
-
-
-def _setup(way: Way, optimizer: OwnOptimizer, runs: Runs, plain: Metrics) -> TrainingSetup:
-    limit, peak = way.place.limit_bytes, runs.metrics.peak_memory_bytes + way.other_parts_bytes
-    step_time_ns = way.step_time_ns(runs, plain)
-    sizes = _held(runs, way, peak)
-    return TrainingSetup(
-        batch=way.batch,
-        accumulation=way.accumulation,
-        dtype=way.dtype,
-        autocast=way.autocast,
-        optimizer=optimizer.name,
-        changes=", ".join(filter(None, (_CHANGES[way.trained], optimizer.changes))),
-        num_checkpointed=len(runs.blocks),
-        planned=runs.is_planned,
-        num_reruns=runs.num_reruns,
-        device=way.place.name,
-        limit_bytes=limit,
-        fits=peak <= limit,
-        peak_bytes=peak,
-        **sizes,
-        step_time_ns=step_time_ns,
-        time_per_sample_ns=step_time_ns / (way.batch * way.accumulation),
-        code="\n".join(_code(way, optimizer, runs, limit - sizes["optimizer_bytes"] - way.other_parts_bytes)),
-    )
-
-
-def _code(way: Way, optimizer: OwnOptimizer, runs: Runs, without_states: int) -> Iterator[str]:
-    yield f"# a batch of {counted(way.batch * way.accumulation, 'sample')}"
-    yield from prepared(way.trained, runs.blocks, way.autocast_on, optimizer)
-    if not runs.is_planned:
-        yield from plain_step(way.accumulation)
-    elif way.accumulation == 1:
-        yield from planned_step(1, way.place.limit_bytes, with_optimizer=True)
-    else:
-        # The states of an optimizer that steps outside of the plan come on top of what `fit` counts.
-        yield from planned_step(way.accumulation, without_states, with_optimizer=False)
-
-
-def _held(runs: Runs, way: Way, peak: int) -> dict[str, int]:
-    """What the peak is made of."""
-    graph = runs.graph
-    sizes = _resident(graph, way)
-    # Each op of the optimizer reads a parameter, then the sum of its gradients.
-    sums = {graph.base_of[op.inputs[1]] for op in graph.ops if op.kind == "optimizer"}
-    _, alive = held_at_peak(graph)
-    sizes["gradient_bytes"] = sum(graph.tensors[tensor].held_bytes for tensor in sums & alive)
-    left = peak
-    for name, size in sizes.items():
-        sizes[name] = min(size, left)
-        left -= sizes[name]
-    return {**sizes, "activation_bytes": left}
-
-
-def _resident(graph: Graph, way: Way) -> dict[str, int]:
-    """What is always there: what the passes read that no op makes, and what the optimizer keeps beside."""
-    own = {tensor.name for tensor in way.passes.graph.tensors if tensor.role != "activation"}
-    resident = [tensor for tensor in graph.tensors if tensor.role != "activation"]
-    states = {tensor for op in graph.ops if op.kind == "optimizer" for tensor in op.inputs[2:]}
-    return {
-        "parameter_bytes": sum(tensor.held_bytes for tensor in resident if tensor.name in own),
-        "optimizer_bytes": sum(graph.tensors[tensor].held_bytes for tensor in states),
-    }

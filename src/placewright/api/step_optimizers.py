@@ -21,7 +21,8 @@ class OwnOptimizer:
     """An optimizer that steps. name: what it is called. keeps: what states. made_by: its class.
 
     settings: what it is made with beside the parameters. changes: what is trained differently than by the user's; ""
-    where nothing is.
+    where nothing is. in_backward: whether it steps there, where one pass makes a step. offloaded: whether its states
+    lie in the host's memory.
     """
 
     name: str
@@ -30,12 +31,22 @@ class OwnOptimizer:
     settings: Mapping[str, Any]
     stepping: Stepping = "fused"
     changes: str = ""
+    in_backward: bool = False
+    offloaded: bool = False
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether it steps one parameter by itself, so that less is held."""
+        return self.in_backward or self.offloaded
 
     @property
     def code(self) -> str:
         """What makes it."""
         settings = (f"{name}={value!r}" for name, value in self.settings.items())
-        return f"{self.made_by}({', '.join(['model.parameters()', *settings])})"
+        made = f"{self.made_by}({', '.join(['model.parameters()', *settings])})"
+        if self.offloaded:
+            made = f"placewright.offload_states({made})"
+        return f"placewright.step_in_backward({made})" if self.in_backward else made
 
 
 _EIGHT_BIT = OwnOptimizer(name="8-bit Adam", keeps="adam8bit", made_by="bitsandbytes.optim.Adam8bit", settings={})
@@ -57,9 +68,10 @@ _NAMED: Mapping[str, OwnOptimizer] = {
 
 
 def optimizers_to_try(optimizer: Any, *, on_cpu: bool, dtypes: Sequence[str]) -> list[OwnOptimizer]:
-    """The user's as it is, fused where it is not, and with 8-bit states where bitsandbytes has them.
+    """The user's as it is, and ways to step it in less memory.
 
-    optimizer: a name, an optimizer, or None. dtypes: of what is trained. Raises InputError for others.
+    Fused where it is not; in backward, with states at the host of a GPU, or both; with 8-bit states where bitsandbytes
+    has them. optimizer: a name, an optimizer, or None. dtypes: of what is trained. Raises InputError for others.
     """
     is_named = optimizer is None or isinstance(optimizer, str)
     own = _named(optimizer or USUAL) if is_named else _made(optimizer, on_cpu=on_cpu)
@@ -70,6 +82,11 @@ def optimizers_to_try(optimizer: Any, *, on_cpu: bool, dtypes: Sequence[str]) ->
     if own.stepping != "fused":
         settings = {name: value for name, value in own.settings.items() if name != "foreach"}
         found.append(replace(own, name=f"fused {own.name}", settings={**settings, "fused": True}, stepping="fused"))
+    fused = found[-1]
+    if fused.keeps != "adam8bit":
+        found.append(replace(fused, in_backward=True))
+        if fused.keeps != "sgd" and not on_cpu:
+            found += [replace(each, offloaded=True) for each in (fused, found[-1])]
     if own.keeps == "adam" and has_kernels:
         found.append(replace(_EIGHT_BIT, changes="states in 8 bits"))
     return found

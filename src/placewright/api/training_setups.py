@@ -14,7 +14,8 @@ from placewright.api.functions import as_machine
 from placewright.api.memory_limits import host_and_limits
 from placewright.api.pass_captures import PassCaptures
 from placewright.api.questions import Answer, answer
-from placewright.api.setup_search import Place, SetupSearch
+from placewright.api.setup_search import SetupSearch
+from placewright.api.setup_ways import Place
 from placewright.api.step_optimizers import optimizers_to_try
 from placewright.machine import Device, Machine
 from placewright.machines.topology import only
@@ -49,10 +50,10 @@ def alternatives(
     """Tell which ways to run a training step fit into a memory limit, and how long each takes for a sample.
 
     Tried are the batch as it is, in 2, 4 and 8 passes whose gradients are accumulated, and smaller and larger ones; the
-    module's own dtype and bfloat16 autocast; its blocks checkpointed; the optimizer as it is and fused; and, where it
-    could be the fastest and does not fit, a plan in which ops run again. What trains
-    something else is ranked behind: states in 8 bits, weights in bfloat16, and low-rank adapters where peft is
-    installed. All of it on every sort of device of the machine, and every step simulated whole.
+    module's own dtype and bfloat16 autocast; its blocks checkpointed; the optimizer as it is, fused, in backward, and
+    with its states at the host of a GPU; and, where it could be the fastest and does not fit, a plan in which ops run
+    again. What trains something else is ranked behind: states in 8 bits, weights in bfloat16, and low-rank adapters
+    where peft is installed. All of it on every sort of device of the machine, and every step simulated whole.
 
     Parameters
     ----------

@@ -55,29 +55,43 @@ def states_of(optimizer: StepOptimizer, parameter: Tensor) -> list[Tensor]:
 
 
 def training_step(
-    passes: ForwardBackward, optimizer: StepOptimizer, accumulation: int = 1, stepping: Stepping = "fused"
+    passes: ForwardBackward,
+    optimizer: StepOptimizer,
+    accumulation: int = 1,
+    stepping: Stepping = "fused",
+    *,
+    in_backward: bool = False,
+    offloaded: bool = False,
 ) -> Graph:
     """A step of several forward and backward passes, whose gradients are added up, and of the optimizer behind them.
 
     accumulation: how many passes. With several, their ops have "#1", "#2" ... behind their names, and all gradients are
     held from the first pass to the end of the step; each further one is added to them as soon as it is made, as
-    autograd does it, and so does a planned step.
+    autograd does it, and so does a planned step. in_backward: whether each parameter is stepped as soon as its gradient
+    is there and nothing reads it any more. offloaded: whether states come from the host's memory for that, and those of
+    the next parameter meanwhile.
     """
     step = _Step(passes)
     if accumulation == 1:
         step.add_pass("", is_last=True)
     for number in range(1, accumulation + 1) if accumulation > 1 else ():
         step.add_pass(f"#{number}", is_last=number == accumulation)
-    return step.done(optimizer, stepping)
+    return step.done(optimizer, stepping, in_backward=in_backward, offloaded=offloaded)
 
 
-def last_pass(passes: ForwardBackward, optimizer: StepOptimizer | None, stepping: Stepping = "fused") -> Graph:
+def last_pass(
+    passes: ForwardBackward,
+    optimizer: StepOptimizer | None,
+    stepping: Stepping = "fused",
+    *,
+    offloaded: bool = False,
+) -> Graph:
     """The last pass of a step of several, with the optimizer: where the gradients of the others are held throughout,
     and its own are added to them. Its ops have the names of the pass. Without an optimizer it is a pass before it."""
     step = _Step(passes)
     step.hold_gradients()
     step.add_pass("", is_last=True)
-    return step.done(optimizer, stepping)
+    return step.done(optimizer, stepping, offloaded=offloaded)
 
 
 def in_eager(passes: ForwardBackward, *, on_cpu: bool) -> ForwardBackward:
@@ -153,22 +167,62 @@ class _Step:
         assert len(self.ops) > first
         self._overwrite()
 
-    def done(self, optimizer: StepOptimizer | None, stepping: Stepping) -> Graph:
-        """The graph, with the optimizer's ops at its end."""
+    def done(
+        self,
+        optimizer: StepOptimizer | None,
+        stepping: Stepping,
+        *,
+        in_backward: bool = False,
+        offloaded: bool = False,
+    ) -> Graph:
+        """The graph, with the optimizer's ops at its end, or each as early as it can be."""
         if optimizer is not None:
-            self._add_optimizers(optimizer, stepping)
+            parameters = [parameter for parameter, _ in self.gradients]
+            if in_backward:
+                parameters.sort(key=lambda parameter: max(self._waits_for(parameter)))
+            whole = stepping == "foreach" and not (in_backward or offloaded)
+            made = self._made_by_steps(optimizer, stepping, parameters)
+            workspaces = [sum(made), *[0] * (len(made) - 1)] if whole else made
+            if offloaded:
+                states = [
+                    sum(each.size_bytes for each in states_of(optimizer, self.graph.tensors[parameter]))
+                    for parameter in parameters
+                ]
+                both = zip(states, [*states[1:], 0], strict=True)
+                workspaces = [size + sum(pair) for size, pair in zip(workspaces, both, strict=True)]
+            first = len(self.ops)
+            for parameter, workspace in zip(parameters, workspaces, strict=True):
+                self._add_optimizer(optimizer, parameter, workspace, has_states=not offloaded)
+            if in_backward:
+                self._sort_early(first, [max(self._waits_for(parameter)) for parameter in parameters])
         metadata = {**self.graph.metadata, "mode": "training", "optimizer": optimizer}
         return replace(self.graph, ops=tuple(self.ops), tensors=tuple(self.tensors), metadata=metadata)
 
-    def _add_optimizers(self, optimizer: StepOptimizer, stepping: Stepping) -> None:
+    def _made_by_steps(self, optimizer: StepOptimizer, stepping: Stepping, parameters: Sequence[int]) -> list[int]:
+        """Bytes that the step of each makes meanwhile."""
         # Adam takes the roots of its second moments; SGD computes in place.
         roots = 0 if stepping == "fused" or not optimizer.startswith("adam") or optimizer == "adam8bit" else 1
-        sizes = [roots * self.graph.tensors[parameter].size_bytes for parameter, _ in self.gradients]
-        at_once = [sum(sizes), *[0] * (len(sizes) - 1)]
         # One after another, a root and the root divided by its correction are there at a time.
-        workspaces = at_once if stepping == "foreach" else [2 * size for size in sizes]
-        for (parameter, _), workspace in zip(self.gradients, workspaces, strict=True):
-            self._add_optimizer(optimizer, parameter, workspace)
+        count = roots if stepping == "foreach" else 2 * roots
+        return [count * self.graph.tensors[parameter].size_bytes for parameter in parameters]
+
+    def _waits_for(self, parameter: int) -> set[int]:
+        """Ops before the step of a parameter: what makes its gradient, and what reads it."""
+        readers = self.readers.get(self.base[self.now[parameter]], ())
+        return {
+            self.producer.get(self.total[parameter], -1),
+            *(op for op in readers if self.ops[op].kind != "optimizer"),
+        }
+
+    def _sort_early(self, first: int, behind: Sequence[int]) -> None:
+        """Puts the ops from the first of the optimizer on behind others."""
+        keys = [(op, 0) for op in range(first)] + [(op, 1) for op in behind]
+        order = sorted(range(len(self.ops)), key=keys.__getitem__)
+        place = {op: index for index, op in enumerate(order)}
+        self.ops = [
+            replace(self.ops[op], controls=tuple(sorted(place[control] for control in self.ops[op].controls)))
+            for op in order
+        ]
 
     def _add_tensors(self, suffix: str, *, is_last: bool) -> None:
         fresh: list[int] = []
@@ -232,16 +286,18 @@ class _Step:
             )
             self.total[parameter] = added
 
-    def _add_optimizer(self, optimizer: StepOptimizer, parameter: int, workspace: int) -> None:
+    def _add_optimizer(
+        self, optimizer: StepOptimizer, parameter: int, workspace: int, *, has_states: bool = True
+    ) -> None:
         like = self.graph.tensors[parameter]
         states = states_of(optimizer, like)
         old, gradient = self.now[parameter], self.total[parameter]
-        inputs = [old, gradient, *(self._tensor(state) for state in states)]
+        inputs = [old, gradient, *(self._tensor(state) for state in states if has_states)]
         result = self._tensor(replace(like, name=f"{optimizer}:{like.name}:0", role="activation", alias_of=old))
         self.tensors[result] = replace(self.tensors[result], is_output=True)
         function = "adam" if optimizer.startswith("adam") else "sgd"
         attributes: dict[str, object] = {"function": function}
-        if optimizer not in ("adam", "sgd"):
+        if optimizer not in ("adam", "sgd") or not has_states:
             # The parameter and the states are read and written, the gradient is read.
             both = like.size_bytes + sum(state.size_bytes for state in states)
             attributes["bytes_moved"] = 2 * both + self.tensors[gradient].size_bytes

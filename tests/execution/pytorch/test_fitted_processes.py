@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
@@ -99,6 +100,8 @@ def trained(wrap: Wrap, seed: int, fit: Callable[[nn.Module], nn.Module]) -> tup
 def compare(rank: int, folder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    refuse_copies_whose_gradients_would_be_reduced_too_late()
+    step_shards_in_backward()
     fitted: list[placewright.api.fitted_module.FittedModule] = []
 
     def fit(module: nn.Module) -> nn.Module:
@@ -119,6 +122,35 @@ def compare(rank: int, folder: str) -> None:
         assert peak <= fitted[-1].peak_bytes <= limit, (seed, peak, fitted[-1].peak_bytes, limit)
         torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-7)
     dist.destroy_process_group()
+
+
+def refuse_copies_whose_gradients_would_be_reduced_too_late() -> None:
+    refused = pytest.raises(placewright.InputError, match=r"^DistributedDataParallel reduces gradients after a step in")
+    module = Random(0)
+    optimizer = placewright.step_in_backward(torch.optim.SGD(module.parameters(), lr=0.1))
+    around = DistributedDataParallel(module)
+    with refused:
+        around(torch.ones(4, 32)).backward()
+    del optimizer
+    with refused:
+        placewright.step_in_backward(torch.optim.SGD(module.parameters(), lr=0.1))
+
+
+def unchanged(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    return optimizer
+
+
+def step_shards_in_backward() -> None:
+    found = []
+    for own in (unchanged, placewright.step_in_backward):
+        model = fitted_shards(Random(0), lambda module: module)
+        optimizer = own(torch.optim.AdamW(model.parameters()))
+        for number in range(3):
+            model(torch.full((4, 32), number + dist.get_rank() + 0.5)).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        found.append([local(each.detach()) for each in model.parameters()])
+    torch.testing.assert_close(*found, rtol=0, atol=0)
 
 
 def test_two_processes_train_as_without_a_limit_and_keep_it(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ Imported only where torch is known to be present.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -108,6 +108,16 @@ class JointGraph:
             or draws_random_numbers(node := self._node[name])
             or not written.isdisjoint(node.all_input_nodes)
         )
+
+    def giving_away(self, places: Collection[int]) -> Graph:
+        """The graph where the gradients of arguments at such places are given away as soon as they are there."""
+        results = self._joint.graph.output_node().args[0][self._num_forward_outputs :]
+        given = {tensor for place in places for tensor in self._tensors.get(results[place], ())}
+        tensors = [
+            replace(tensor, is_output=tensor.is_output and index not in given)
+            for index, tensor in enumerate(self.graph.tensors)
+        ]
+        return replace(self.graph, tensors=tuple(tensors)) if given else self.graph
 
     def parted(
         self,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,49 +18,71 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.weak import WeakIdKeyDictionary
 
 from placewright.execution.pytorch.data_parallel import local
+from placewright.execution.pytorch.offloaded_states import is_offloaded
+from placewright.execution.pytorch.parameter_steps import each_parameter, own_step, step_alone
+from placewright.execution.pytorch.step_in_backward import is_in_backward
 from placewright.support.errors import InputError
 from placewright.support.quantities import format_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerMemory:
-    """state_bytes: of the states that the optimizer has, or will have after its first step. step_bytes: the most that
-    its step has in use beside parameters, gradients and states."""
+    """state_bytes: of the states that the optimizer has, or will have after its first step; of those that lie in the
+    host's memory none. step_bytes: the most that its step has in use beside parameters, gradients and states.
+    gradient_bytes: of the gradients that are there at once."""
 
     state_bytes: int
     step_bytes: int
+    gradient_bytes: int
 
 
 def optimizer_memory(optimizer: torch.optim.Optimizer) -> OptimizerMemory:
     """What the optimizer holds and takes. A step that needs values is made on zeros in the host's memory; one that
     needs more than that, such as a closure, counts with the states that there are by now."""
+    gradients = [each.nbytes for _, each in each_parameter(optimizer)]
+    gradient_bytes = max(gradients) if is_in_backward(optimizer) else sum(gradients)
     for device in ("meta", "cpu"):
-        alone = _alone(optimizer, device)
-        counted = _Counting()
         try:
-            with torch.no_grad(), counted:
-                # The class's own step: hooks and whatever was put into its place are for real steps.
-                getattr(type(optimizer).step, "__wrapped__", type(optimizer).step)(alone)
+            states, step_bytes = _of_steps(optimizer, _alone(optimizer, device))
         except Exception:
             continue
-        states = _bytes_of(alone.state.values())
-        made = states - state_bytes(optimizer)
-        all_fused = all(group.get("fused") for group in optimizer.param_groups)
-        step_bytes = 0 if all_fused else max(0, counted.most - max(0, made))
-        return OptimizerMemory(state_bytes=states, step_bytes=step_bytes)
-    return OptimizerMemory(state_bytes=state_bytes(optimizer), step_bytes=0)
+        return OptimizerMemory(state_bytes=states, step_bytes=step_bytes, gradient_bytes=gradient_bytes)
+    return OptimizerMemory(state_bytes=state_bytes(optimizer), step_bytes=0, gradient_bytes=gradient_bytes)
+
+
+def _of_steps(optimizer: torch.optim.Optimizer, alone: torch.optim.Optimizer) -> tuple[int, int]:
+    """Bytes of states, and what its step takes beside, which another one makes: that of each parameter by itself where
+    the optimizer's is."""
+    all_fused = all(group.get("fused") for group in optimizer.param_groups)
+
+    def taken(step: Callable[..., Any], *given: Any) -> int:
+        before = _bytes_of(alone.state.values())
+        with torch.no_grad(), _Counting() as counted:
+            step(*given)
+        made = _bytes_of(alone.state.values()) - before
+        return 0 if all_fused else max(0, counted.most - max(0, made))
+
+    if not (is_offloaded(optimizer) or is_in_backward(optimizer)):
+        step_bytes = taken(own_step(optimizer), alone)
+        return _bytes_of(alone.state.values()), step_bytes
+    steps = [taken(step_alone, alone, group, parameter) for group, parameter in each_parameter(alone)]
+    states = [_bytes_of([alone.state.get(parameter, {})]) for _, parameter in each_parameter(alone)]
+    if not is_offloaded(optimizer):
+        return sum(states), max(steps)
+    # Those of another parameter come while one is stepped, and in backward in another order.
+    two = sum(sorted(states)[-2:])
+    return 0, max(step + min(two, own + max(states)) for step, own in zip(steps, states, strict=True))
 
 
 def state_bytes(optimizer: torch.optim.Optimizer) -> int:
-    """Bytes of the states that the optimizer has by now."""
-    return _bytes_of(optimizer.state.values())
+    """Bytes of the states that the optimizer has by now, other than those in the host's memory."""
+    return 0 if is_offloaded(optimizer) else _bytes_of(optimizer.state.values())
 
 
 def needed_bytes(model: nn.Module, optimizer: torch.optim.Optimizer, found: OptimizerMemory) -> int:
     """Bytes in use in the optimizer's step: what the module holds, gradients, states and temporaries."""
-    gradients: dict[int, int] = {id(each): each.nbytes for group in optimizer.param_groups for each in group["params"]}
     held: dict[int, int] = {id(each): each.nbytes for each in (*model.parameters(), *model.buffers())}
-    return sum(held.values()) + sum(gradients.values()) + found.state_bytes + found.step_bytes
+    return sum(held.values()) + found.gradient_bytes + found.state_bytes + found.step_bytes
 
 
 def check_step_fits(model: nn.Module, optimizer: torch.optim.Optimizer, limit: int, found: OptimizerMemory) -> None:

@@ -1,0 +1,145 @@
+"""Optimizers that step each parameter within backward, as soon as its gradient is there.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+
+from placewright.execution.pytorch.offloaded_states import is_offloaded, step_parameter
+from placewright.execution.pytorch.parameter_steps import check_steps_alone, each_parameter
+from placewright.support.errors import InputError
+
+
+def step_in_backward(optimizer: Optimizer) -> Optimizer:
+    """Have an optimizer step each parameter within backward, as soon as its gradient is there, and free the gradient.
+
+    So the gradients of all parameters are never there at once. The loop stays as it is: `optimizer.step()` ends the
+    step, and `zero_grad()` finds nothing. Parameters, states and the numbers that learning rate schedulers set are bit
+    by bit those of the ordinary loop with the same optimizer. Its `state_dict` is the same, too.
+
+    There is one backward pass for each step, and what needs all gradients at once does not see them:
+    `torch.nn.utils.clip_grad_norm_` between backward and step finds no gradients and clips nothing, without a word.
+    Values can be clipped by `register_hook` of each parameter. A forward pass between backward and step would read
+    parameters that have been stepped already, as would a backward that reads a parameter by `detach()`.
+
+    Parameters
+    ----------
+    optimizer
+        Any whose step of a parameter needs nothing of the others. It holds the parameters from now on as before.
+
+    Returns
+    -------
+    Optimizer
+        The same object.
+
+    Raises
+    ------
+    InputError
+        For optimizers with a closure, as LBFGS, or whose step of a parameter depends on others, and for parameters
+        within `DistributedDataParallel`. In backward where a parameter gets a second gradient before
+        `optimizer.step()`; in `optimizer.step()` where a `torch.amp.GradScaler` calls it.
+
+    Examples
+    --------
+    >>> optimizer = placewright.step_in_backward(torch.optim.AdamW(model.parameters()))  # doctest: +SKIP
+    """
+    if optimizer in _STEPPING:
+        raise InputError(f"this {type(optimizer).__name__} steps in backward already; call step_in_backward once")
+    if not is_offloaded(optimizer):
+        check_steps_alone(optimizer, "a step in backward")
+    _check_not_reduced(optimizer)
+    _STEPPING[optimizer] = _Stepping(optimizer)
+    return optimizer
+
+
+def is_in_backward(optimizer: Optimizer) -> bool:
+    """Whether it steps in backward."""
+    return optimizer in _STEPPING
+
+
+def optimizers_in_backward(parameters: Iterable[torch.Tensor]) -> list[Optimizer]:
+    """Those that step any of these in backward."""
+    known = {id(each) for each in parameters}
+    return [each for each in _STEPPING if any(id(parameter) in known for _, parameter in each_parameter(each))]
+
+
+class _Stepping:
+    """What steps the parameters of one optimizer; whoever holds that keeps this.
+
+    stepped: identities of parameters since its last step. groups: by identities of their parameters.
+    """
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self._optimizer = weakref.ref(optimizer)
+        self._stepped: set[int] = set()
+        self._groups: dict[int, dict[str, Any]] = {}
+        # So a GradScaler leaves its numbers with any optimizer, where they are seen, and not only with fused ones.
+        optimizer._step_supports_amp_scaling = True
+        # First of all, before another hook has the gradients used.
+        begin = optimizer.register_step_pre_hook(self._begin)
+        optimizer._optimizer_step_pre_hooks.move_to_end(begin.id, last=False)
+        optimizer.register_step_post_hook(self._end)
+        # Those that are frozen by now have their gradients stepped by the optimizer's own step.
+        trained = [each for _, each in each_parameter(optimizer) if each.requires_grad]
+        hooks = [each.register_post_accumulate_grad_hook(self._step) for each in trained]
+        weakref.finalize(optimizer, _remove, hooks)
+
+    def _step(self, parameter: torch.Tensor) -> None:
+        optimizer = self._optimizer()
+        # PyTorch calls it, too, where a graph has given the gradient to its parameter by itself, and returned none.
+        if optimizer is None or parameter.grad is None:
+            return
+        if not self._groups:
+            _check_not_reduced(optimizer)
+        if not self._stepped:
+            # `load_state_dict` makes others.
+            self._groups = {id(each): group for group, each in each_parameter(optimizer)}
+        if id(parameter) in self._stepped:
+            raise InputError(
+                f"a parameter gets a second gradient before {type(optimizer).__name__}.step(), and was stepped by the "
+                "first; call backward once for each step, or leave step_in_backward out to accumulate gradients"
+            )
+        if (group := self._groups.get(id(parameter))) is not None:
+            self._stepped.add(id(parameter))
+            step_parameter(optimizer, group, parameter)
+            parameter.grad = None
+
+    def _begin(self, optimizer: Optimizer, *_: Any) -> None:
+        if hasattr(optimizer, "found_inf"):
+            raise InputError(
+                "GradScaler would scale gradients down that have been used in backward already; leave it out and train "
+                "in bfloat16, or leave step_in_backward out"
+            )
+
+    def _end(self, *_: Any) -> None:
+        # Behind a closure, whose backward belongs to this step.
+        self._stepped.clear()
+
+
+def _remove(hooks: Iterable[Any]) -> None:
+    for hook in hooks:
+        hook.remove()
+
+
+_STEPPING: weakref.WeakKeyDictionary[Optimizer, _Stepping] = weakref.WeakKeyDictionary()
+
+
+def _check_not_reduced(optimizer: Optimizer) -> None:
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return
+    own = {id(parameter) for _, parameter in each_parameter(optimizer)}
+    for wrapper in [each for each in gc.get_objects() if issubclass(type(each), DistributedDataParallel)]:
+        if any(id(each) in own for each in wrapper.parameters()):
+            raise InputError(
+                "DistributedDataParallel reduces gradients after a step in backward would have used them; leave "
+                "step_in_backward out, or shard by FSDP2"
+            )
