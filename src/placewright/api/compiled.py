@@ -50,6 +50,7 @@ from placewright.execution.pytorch.open_sizes import take_marks_off
 from placewright.execution.pytorch.optimizer_memory import check_step_fits, needed_bytes, optimizer_memory
 from placewright.execution.pytorch.profile import unchanged
 from placewright.execution.pytorch.step import TorchStep
+from placewright.execution.pytorch.step_in_backward import gradient_of
 from placewright.execution.workers import Workers
 from placewright.importers.source_lines import source_of_frames
 from placewright.importers.torch.arguments import bind, mode_set
@@ -337,7 +338,8 @@ class Compiled:
         """What runs beside the gradients that are there now, for arguments that share memory as these do."""
         call, gradient_bytes, sharing = self._call, 0, _sharing(args, kwargs)
         if call.training and self._wishes.options.get("memory_limit") is not None:
-            gradients = {id(each.grad): each.grad for each in call.model.parameters() if each.grad is not None}
+            there = (gradient for each in call.model.parameters() if (gradient := gradient_of(each)) is not None)
+            gradients = {id(gradient): gradient for gradient in there}
             gradient_bytes = sum(gradient.nbytes for gradient in gradients.values() if not gradient.is_sparse)
         with self._lock:
             own = (each for each in self._variants if each.sharing == sharing)

@@ -25,6 +25,7 @@ from placewright.api.nested_regions import CompiledBlocks
 from placewright.execution.pytorch.data_parallel import bucket_bytes, gradients_in_buckets, local_bytes, wrappers
 from placewright.execution.pytorch.open_sizes import take_marks_off
 from placewright.execution.pytorch.optimizer_memory import check_step_fits, optimizer_memory, state_bytes
+from placewright.execution.pytorch.step_in_backward import gradient_of
 from placewright.execution.pytorch.step_watch import StepWatch
 from placewright.support.errors import InputError, shown
 from placewright.support.quantities import format_bytes
@@ -166,8 +167,9 @@ class FittedModule(OptimizedModule):
         counted = gradients_in_buckets(self._wrappers)
         pending: int = self._watch.pending_bytes()
         parameters = [each for each in self._orig_mod.parameters() if id(each) not in counted and each.requires_grad]
-        there = [each for each in parameters if pending or each.grad is not None]
-        gradients: int = sum(local_bytes(each if each.grad is None else each.grad) for each in there)
+        found = ((each, gradient_of(each)) for each in parameters)
+        there = [each if gradient is None else gradient for each, gradient in found if pending or gradient is not None]
+        gradients: int = sum(map(local_bytes, there))
         return gradients + bucket_bytes(self._wrappers) + sum(map(state_bytes, self._optimizers)) + pending
 
     def _make_room(self) -> None:

@@ -203,10 +203,24 @@ def test_a_second_backward_before_the_step_is_refused_and_changes_nothing() -> N
     optimizer = placewright.step_in_backward(torch.optim.SGD(model.parameters(), lr=0.1))
     model(torch.ones(2, WIDTH)).mean().backward()
     before = copy.deepcopy(model.state_dict())
-    with pytest.raises(placewright.InputError, match=r"^a parameter gets a second gradient before SGD.step\(\), and"):
+    with pytest.raises(placewright.InputError, match=r"^a parameter has been stepped in backward, and its gradient is"):
         model(torch.ones(2, WIDTH)).mean().backward()
     assert_same(before, dict(model.state_dict()))
     assert optimizer.param_groups
+
+
+def test_gradients_that_are_gone_are_not_clipped_in_silence() -> None:
+    model = torch.nn.Linear(4, 4)
+    optimizer = placewright.step_in_backward(torch.optim.SGD(model.parameters(), lr=0.1))
+    for clip in (torch.nn.utils.clip_grad_norm_, torch.nn.utils.clip_grad_value_):
+        model(torch.ones(2, 4)).sum().backward()
+        with pytest.raises(placewright.InputError, match="leave out clipping by norm"):
+            clip(model.parameters(), 1.0)
+        optimizer.step()
+        assert all(each.grad is None for each in model.parameters())
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.zero_grad()
+    assert all(each.grad is None for each in model.parameters())
 
 
 def test_a_gradient_scaler_is_refused() -> None:
@@ -214,7 +228,7 @@ def test_a_gradient_scaler_is_refused() -> None:
     optimizer = placewright.step_in_backward(torch.optim.SGD(model.parameters(), lr=0.1))
     scaler = torch.amp.GradScaler("cpu")
     scaler.scale(model(torch.ones(2, WIDTH)).mean()).backward()
-    with pytest.raises(placewright.InputError, match=r"^GradScaler would scale gradients down that have been used in"):
+    with pytest.raises(placewright.InputError, match=r"leave out clipping by norm and GradScaler"):
         scaler.step(optimizer)
 
 

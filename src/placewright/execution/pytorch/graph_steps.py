@@ -16,7 +16,7 @@ import torch
 from torch import fx, nn
 
 from placewright.execution.pytorch.layout import is_laid_out_for, laid_out_for
-from placewright.execution.pytorch.step_in_backward import optimizers_in_backward
+from placewright.execution.pytorch.step_in_backward import gradient_of, optimizers_in_backward
 
 #: Ops whose results lie in memory of their own in any case: an op behind them makes nothing of them that is not there.
 _WHOLE = (
@@ -41,9 +41,9 @@ def _take_gradient(gradient: torch.Tensor, behind: Sequence[torch.Tensor], numbe
         parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
     for hook in [*(parameter._post_accumulate_grad_hooks or {}).values()]:
         hook(parameter)
-    if parameter.grad is not None:
+    if (left := gradient_of(parameter)) is not None:
         # The graph writes other results to this memory. Nobody has stepped it: its optimizer is gone.
-        parameter.grad = parameter.grad.clone()
+        parameter.grad = left.clone()
 
 
 # An op that changes nothing and returns nothing would be left out.

@@ -26,10 +26,10 @@ def step_in_backward(optimizer: Optimizer) -> Optimizer:
     step, and `zero_grad()` finds nothing. Parameters, states and the numbers that learning rate schedulers set are bit
     by bit those of the ordinary loop with the same optimizer. Its `state_dict` is the same, too.
 
-    There is one backward pass for each step, and what needs all gradients at once does not see them:
-    `torch.nn.utils.clip_grad_norm_` between backward and step finds no gradients and clips nothing, without a word.
-    Values can be clipped by `register_hook` of each parameter. A forward pass between backward and step would read
-    parameters that have been stepped already, as would a backward that reads a parameter by `detach()`.
+    There is one backward pass for each step, and nothing can read gradients between the two: what tries to, as
+    `torch.nn.utils.clip_grad_norm_` does, is refused. Values can be clipped by `register_hook` of each parameter. A
+    forward pass between backward and step would read parameters that have been stepped already, as would a backward
+    that reads a parameter by `detach()`.
 
     Parameters
     ----------
@@ -46,7 +46,8 @@ def step_in_backward(optimizer: Optimizer) -> Optimizer:
     InputError
         For optimizers with a closure, as LBFGS, or whose step of a parameter depends on others, and for parameters
         within `DistributedDataParallel`. In backward where a parameter gets a second gradient before
-        `optimizer.step()`; in `optimizer.step()` where a `torch.amp.GradScaler` calls it.
+        `optimizer.step()`; in `optimizer.step()` where a `torch.amp.GradScaler` calls it; and where gradients are read
+        before it.
 
     Examples
     --------
@@ -72,6 +73,34 @@ def optimizers_in_backward(parameters: Iterable[torch.Tensor]) -> list[Optimizer
     return [each for each in _STEPPING if any(id(parameter) in known for _, parameter in each_parameter(each))]
 
 
+class SpentGradient(torch.Tensor):
+    """The gradient of a parameter that has been stepped, until the step ends. It takes no memory, and nothing can be
+    computed of it: whoever finds no gradient, as one that clips gradients by their norm, says nothing."""
+
+    @staticmethod
+    def __new__(cls, parameter: torch.Tensor) -> SpentGradient:
+        made: SpentGradient = torch.Tensor._make_wrapper_subclass(
+            cls, parameter.shape, strides=parameter.stride(), dtype=parameter.dtype, device=parameter.device
+        )
+        return made
+
+    def __repr__(self, **_: Any) -> str:
+        return "SpentGradient()"
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Refuses whatever is to be computed."""
+        raise InputError(
+            f"a parameter has been stepped in backward, and its gradient is gone, which {func} is to use; call backward "
+            "once for each step, and leave out clipping by norm and GradScaler, or leave step_in_backward out"
+        )
+
+
+def gradient_of(parameter: torch.Tensor) -> torch.Tensor | None:
+    """Its gradient, where it takes memory."""
+    return None if isinstance(parameter.grad, SpentGradient) else parameter.grad
+
+
 class _Stepping:
     """What steps the parameters of one optimizer; whoever holds that keeps this.
 
@@ -81,6 +110,7 @@ class _Stepping:
     def __init__(self, optimizer: Optimizer) -> None:
         self._optimizer = weakref.ref(optimizer)
         self._stepped: set[int] = set()
+        self._is_in_step = False
         self._groups: dict[int, dict[str, Any]] = {}
         # So a GradScaler leaves its numbers with any optimizer, where they are seen, and not only with fused ones.
         optimizer._step_supports_amp_scaling = True
@@ -96,7 +126,7 @@ class _Stepping:
     def _step(self, parameter: torch.Tensor) -> None:
         optimizer = self._optimizer()
         # PyTorch calls it, too, where a graph has given the gradient to its parameter by itself, and returned none.
-        if optimizer is None or parameter.grad is None:
+        if optimizer is None or gradient_of(parameter) is None:
             return
         if not self._groups:
             _check_not_reduced(optimizer)
@@ -111,7 +141,8 @@ class _Stepping:
         if (group := self._groups.get(id(parameter))) is not None:
             self._stepped.add(id(parameter))
             step_parameter(optimizer, group, parameter)
-            parameter.grad = None
+            # Within a step a closure has called backward, and the optimizer is to find nothing.
+            parameter.grad = None if self._is_in_step else SpentGradient(parameter)
 
     def _begin(self, optimizer: Optimizer, *_: Any) -> None:
         if hasattr(optimizer, "found_inf"):
@@ -119,10 +150,19 @@ class _Stepping:
                 "GradScaler would scale gradients down that have been used in backward already; leave it out and train "
                 "in bfloat16, or leave step_in_backward out"
             )
+        self._is_in_step = True
+        self._drop(optimizer)
 
     def _end(self, *_: Any) -> None:
         # Behind a closure, whose backward belongs to this step.
         self._stepped.clear()
+        self._is_in_step = False
+
+    @staticmethod
+    def _drop(optimizer: Optimizer) -> None:
+        for _, parameter in each_parameter(optimizer):
+            if isinstance(parameter.grad, SpentGradient):
+                parameter.grad = None
 
 
 def _remove(hooks: Iterable[Any]) -> None:
