@@ -133,6 +133,7 @@ class _Planned:
     def __init__(self, limit: int, least: int = 0) -> None:
         self.status = "feasible" if limit >= least else "infeasible"
         self.peak_bytes, self.reruns, self.step_time_ns = (limit,), (limit,), 10_000 - limit
+        self.moves = ()
 
 
 @pytest.mark.parametrize(

@@ -91,8 +91,8 @@ class SpentGradient(torch.Tensor):
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Refuses whatever is to be computed."""
         raise InputError(
-            f"a parameter has been stepped in backward, and its gradient is gone, which {func} is to use; call backward "
-            "once for each step, and leave out clipping by norm and GradScaler, or leave step_in_backward out"
+            f"a parameter has been stepped in backward, and its gradient is gone, which {func} is to use; call "
+            "backward once for each step, and leave out clipping by norm and GradScaler, or leave step_in_backward out"
         )
 
 
