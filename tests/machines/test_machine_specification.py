@@ -79,6 +79,7 @@ def test_nvlink_does_not_reach_a_cpu(name: str) -> None:
 
 def test_a_device_may_have_another_memory_than_its_preset() -> None:
     machine = load_machine("2xRTX3090:12GiB/pcie3")
+    assert machine.name == "2xrtx3090:12GiB/pcie3"
     assert [device.memory_bytes for device in machine.devices] == [12 * 2**30] * 2
     assert machine.devices[0].peak_flops_per_s == find_preset("rtx3090").device.peak_flops_per_s
     for text, sentence in (("h100:4", "did you mean 4xh100"), ("rtx3090:0GiB", "impossible memory of 0 bytes")):

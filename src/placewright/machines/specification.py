@@ -59,6 +59,8 @@ def parse_specification(text: str) -> Machine:
     if link.startswith("nvlink") and all(preset.family == "cpu" for preset in presets):
         raise InputError(f"machine '{shown(text)}' names NVLink, which no CPU has")
     links = all_to_all(presets, named_link(link) if link else default_link)
+    # As people write sizes: rtx3090:12GiB.
+    name = re.sub(r":[\d.]+[kmgt]i?b", lambda size: size[0].upper().replace("I", "i"), name)
     return assemble(name, number_devices(presets), links, None, cast(LaunchMode, launch) if at else None)
 
 
