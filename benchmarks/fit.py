@@ -2,7 +2,7 @@
 
     python benchmarks/fit.py                       all 30 networks; rows that there are already are kept
     python benchmarks/fit.py --networks resnet50   these
-    python benchmarks/fit.py --fused               the same by the clock of a compiler, which fuses what is elementwise
+    python benchmarks/fit.py --fused               graphs and times as `placewright.fit` has them for Inductor
     python benchmarks/fit.py --moves               the same where tensors may be moved to the host as well
     python benchmarks/fit.py --devices 2xa100      on several devices: beside placement and order alone
     python benchmarks/fit.py --exact 400 --networks unet   CP-SAT for as many seconds, from ten times the budget
@@ -26,15 +26,26 @@ import statistics
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import torch
+import torch._inductor.lowering
 from captured_steps import captured_step
 from exact_reruns import exact_rematerialization
+from torch._functorch.aot_autograd import aot_module_simplified
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._guards import detect_fake_mode
+from torch._inductor.decomposition import select_decomp_table
+from torch.utils._pytree import tree_leaves
 
 import placewright
 from placewright.costs.fused import with_fused_times
+from placewright.execution.pytorch.joint import JointGraph
+from placewright.execution.pytorch.open_sizes import Sizes
 from placewright.graph import Graph
 from placewright.lab.datasets.zoo.capture import built
 from placewright.lab.datasets.zoo.catalogue import all_networks
@@ -96,6 +107,41 @@ def training_step(name: str) -> Graph:
     return captured_step(model, arguments, training=True)
 
 
+class _Captured(BaseException):
+    """Ends a compilation whose joint graph is known. PyTorch lets it through."""
+
+
+def compiled_step(name: str) -> tuple[Graph, list[str]]:
+    """The step as Inductor gets it, with the times of `placewright.fit`, and what runs once."""
+    model, arguments = built(next(each for each in all_networks() if each.name == name))
+    joints = []
+
+    def part(module: Any, inputs: Any, *, num_fwd_outputs: int, **others: Any) -> Any:
+        own = min_cut_rematerialization_partition(module, inputs, num_fwd_outputs=num_fwd_outputs, **others)
+        joints.append(JointGraph(module, num_fwd_outputs, own[0], sizes=Sizes.seen(())))
+        raise _Captured
+
+    tensors = [each for each in (*model.parameters(), *arguments) if isinstance(each, torch.Tensor)]
+    settings = {"partition_fn": part, "decompositions": select_decomp_table()}
+    with detect_fake_mode(tensors) or nullcontext(), suppress(_Captured):
+        aot_module_simplified(_Losses(model.train()), arguments, lambda graph, _: graph, **settings)
+    (joint,) = joints
+    graph = with_fused_times(joint.graph, load_machine(DEVICE), FUSED_SHARE)
+    return graph, [*(f"recompute:{name}" for name in joint.once), *joint.collectives]
+
+
+class _Losses(torch.nn.Module):
+    """The sum of the means of the squares of what a network returns."""
+
+    def __init__(self, network: torch.nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, *arguments: Any) -> tuple[torch.Tensor]:
+        found = (each for each in tree_leaves(self.network(*arguments)) if isinstance(each, torch.Tensor))
+        return (sum(each.square().mean() for each in found if each.is_floating_point()),)
+
+
 def rows_on_several(name: str, devices: str, *, moves: bool = False) -> Iterator[Row]:
     """Plans for several devices, with and without reruns. moves: whether tensors may be moved to the host as well."""
     graph = training_step(name)
@@ -135,11 +181,9 @@ def table_on_several(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def rows_of(name: str, *, moves: bool = False, fused: bool = False) -> Iterator[Row]:
-    """moves: whether tensors may be moved to the host. fused: whether what a compiler fuses takes hardly any time."""
-    graph = training_step(name)
-    if fused:
-        graph = with_fused_times(graph, load_machine(DEVICE), FUSED_SHARE)
-    plan = partial(placewright.plan, graph, DEVICE, keep=[] if moves else ["move:*"])
+    """moves: whether tensors may be moved to the host. fused: whether the step is as Inductor gets it."""
+    graph, once = compiled_step(name) if fused else (training_step(name), [])
+    plan = partial(placewright.plan, graph, DEVICE, keep=once if moves else [*once, "move:*"])
     whole = plan(solver="input-order")
     peak = whole.metrics.peak_memory_bytes
     for share in SHARES_WITH_MOVES if moves else SHARES:
@@ -225,7 +269,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--out", type=Path, default=OUT, help="folder of rows.jsonl")
     options.add_argument("--table", action="store_true", help="print the table of the rows, and make none")
     options.add_argument("--moves", action="store_true", help="tensors may be moved to the host's memory")
-    options.add_argument("--fused", action="store_true", help="ops that a compiler fuses take next to no time")
+    options.add_argument("--fused", action="store_true", help="graphs and times as for Inductor")
     options.add_argument("--devices", default="", metavar="MACHINE", help="several devices, such as 2xa100")
     options.add_argument("--exact", type=float, metavar="SECONDS", help="by CP-SAT, at the least share alone")
     return options

@@ -93,7 +93,7 @@ class Shapes:
         for value in declared:
             self._fix(value.name, value.type)
         try:
-            inferred = shape_inference.infer_shapes(self.model, data_prop=True).graph
+            inferred = shape_inference.infer_shapes(self.model).graph
         except onnx_errors() as error:
             raise InputError(f"'{self.source}': its shapes cannot be inferred: {first_line(error)}") from error
         for value in (*inferred.output, *inferred.value_info, *inferred.input):
