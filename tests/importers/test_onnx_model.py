@@ -349,10 +349,10 @@ def test_a_tensor_too_large_for_any_memory_is_refused() -> None:
 
 
 def test_constants_that_grow_when_they_are_folded_are_not_folded() -> None:
-    """ONNX's own inference would make a dimension of each element."""
+    """ONNX's own inference would make a dimension of each of 2**40 elements, and no memory has room for those."""
     body = """g (float[4] x) => (float[4] y) <int64 a = {0}, int64 b = {1099511627776}, int64 d = {1}> {
         c = Range(a, b, d) f = Cast<to = 1>(c) r = ReduceSum<keepdims = 0>(f) y = Add(x, r) }"""
-    assert max(tensor.size_bytes for tensor in load(body).tensors) == 8 * 2**40
+    assert kinds(load(body)) == ["input", "elementwise"]
 
 
 @pytest.mark.parametrize(
