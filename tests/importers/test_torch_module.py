@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import subprocess
 import sys
@@ -551,3 +552,21 @@ def test_a_write_into_a_part_of_a_buffer_moves_that_part(write: Any, moved: int)
         op for op in graph.ops if op.kind in ("copy", "gather") and graph.tensors[op.outputs[0]].alias_of is not None
     ]
     assert count_bytes(op, [graph.tensors[i] for i in op.inputs], [graph.tensors[i] for i in op.outputs]) == moved
+
+
+def test_what_waits_for_a_collective_hands_on_its_memory() -> None:
+    dist = torch.distributed
+    collectives = importlib.import_module("torch.distributed._functional_collectives")
+    store = importlib.import_module("torch.testing._internal.distributed.fake_pg").FakeStore()
+
+    class Gathered(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return collectives.all_gather_tensor(x, 0, dist.group.WORLD).sum()
+
+    dist.init_process_group("fake", rank=0, world_size=4, store=store)
+    try:
+        graph = from_torch(Gathered(), (torch.zeros(256, 16),))
+    finally:
+        dist.destroy_process_group()
+    sizes = [(tensor.size_bytes, tensor.alias_of is None) for tensor in graph.tensors]
+    assert sizes.count((4 * 256 * 16 * 4, True)) == 1

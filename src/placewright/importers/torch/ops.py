@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from placewright.importers.torch.attributes import DESCRIBED, Attributes, arguments_of, shape_of
 
 #: View ops whose schema does not say that they alias.
-_UNDECLARED_VIEWS = frozenset({"_unsafe_view", "unsafe_split", "unsafe_split_with_sizes"})
+_UNDECLARED_VIEWS = frozenset({"_unsafe_view", "unsafe_split", "unsafe_split_with_sizes", "wait_tensor"})
 
 #: Kinds whose ops carry no attributes, each with the names of its ops.
 _PLAIN_NAMES = {
