@@ -24,13 +24,13 @@ from placewright.execution.pytorch.moves import Moves, moves
 from placewright.execution.pytorch.places import Place, on_stream
 
 _LIBRARY = torch.library.Library("placewright", "FRAGMENT")
-# They take a tensor as Inductor has laid it out.
+# They take a tensor as Inductor has laid it out, and wait for events that no recording has.
 for _schema in (
     "offload(Tensor tensor) -> Tensor",
     "reload(Tensor copy, Device device) -> Tensor",
     "wait(Tensor(a) copy, Tensor source) -> Tensor(a)",
 ):
-    _LIBRARY.define(_schema, tags=(torch.Tag.flexible_layout,))
+    _LIBRARY.define(_schema, tags=(torch.Tag.flexible_layout, torch.Tag.cudagraph_unsafe))
 
 OFFLOAD = torch.ops.placewright.offload.default
 RELOAD = torch.ops.placewright.reload.default
