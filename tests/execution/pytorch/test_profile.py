@@ -62,7 +62,7 @@ def test_a_library_is_read_as_it_was_written(tmp_path: Path) -> None:
     [
         (
             "op,time_ns\n",
-            ":1: columns must be op, arguments, device, devices_busy, host, time_ns, workspace_bytes, not",
+            ":1: columns must be op, arguments, device, devices_busy, host, time_ns, workspace_bytes$",
         ),
         ("op,arguments,device,devices_busy,host,time_ns,workspace_bytes\na,b,c,1,h,x,0\n", ":2: time_ns is 'x'"),
         ("op,arguments,device,devices_busy,host,time_ns,workspace_bytes\na,b\n", ":2: 2 values for 7 columns"),
