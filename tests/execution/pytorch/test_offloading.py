@@ -158,7 +158,7 @@ def test_moved_tensors_come_back_as_they_were_and_the_limit_holds(
     usual = allocated_peak(partial(step, compiled, x)) + there
 
     limit = fitted_graphs.Limit(
-        memory_limit=int(0.85 * usual), machine=as_machine("1xa100-40gb"), fused_share=0.02, keep=keep, options={}
+        memory_limit=int(0.8 * usual), machine=as_machine("1xa100-40gb"), fused_share=0.02, keep=keep, options={}
     )
     fitted = fitted_module.FittedModule(model, limit)
     found = [step(fitted, x) for _ in range(3)][-1]

@@ -163,9 +163,11 @@ def test_a_script_that_captures_networks_runs_to_its_end(script: str, files: dic
 
 
 @pytest.mark.long
-def test_limits_of_several_devices_have_a_table_of_their_own(files: dict[str, str]) -> None:
+def test_limits_of_several_devices_and_of_inductor_have_tables_of_their_own(files: dict[str, str]) -> None:
     printed = run("fit", ["--devices", "2xa100", "--networks", "mmoe", "--out", "OUT/rows"], files)
     assert len([line for line in printed.splitlines() if line.startswith("| mmoe |")]) == 3
+    printed = run("fit", ["--fused", "--networks", "mmoe", "--out", "OUT/rows"], files)
+    assert len([line for line in printed.splitlines() if line.startswith("| mmoe |")]) == 1
 
 
 @pytest.mark.long

@@ -75,12 +75,15 @@ class StepWatch:
     def note(self, results: Any, arguments: Iterable[Any]) -> None:
         """After a graph has run. Has `backward(retain_graph=True)` refused: it would keep what is to be freed."""
         given = {storage._cdata for storage in _storages(arguments)}
-        for node in {_compiled(leaf.grad_fn) for leaf in tree_leaves(results) if isinstance(leaf, torch.Tensor)}:
+        leaves = [leaf for leaf in tree_leaves(results) if isinstance(leaf, torch.Tensor)]
+        # What was moved to the host takes no memory of the device.
+        devices = {leaf.device for leaf in leaves}
+        for node in {_compiled(leaf.grad_fn) for leaf in leaves}:
             if node is None:
                 continue
             node.register_prehook(self._begin_backward)
             for storage in _storages((*node.saved_tensors, *node._tensors_no_vc_check)):
-                if storage._cdata not in given:
+                if storage._cdata not in given and storage.device in devices:
                     self._kept[storage._cdata] = StorageWeakRef(storage), storage.nbytes()
 
     def _begin_backward(self, _: Any) -> None:
