@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from placewright.api.compiled import Call, Compiled
+from placewright.api.compiled import Compiled
+from placewright.api.module_capture import Call
 from placewright.api.planned_graphs import Devices, Wishes
 from placewright.api.profiles import LIBRARY, Profile, devices_name, mode_name, times_name, write_graph, write_times
 from placewright.api.questions import Answer, answer

@@ -107,7 +107,8 @@ def compile(
         raise MissingExtraError("PyTorch", "torch", "running a plan")
     # Some library draws from Python's generator where it is imported.
     drawn = random.getstate()
-    from placewright.api.compiled import Call, Compiled
+    from placewright.api.compiled import Compiled
+    from placewright.api.module_capture import Call
     from placewright.api.planned_graphs import Devices, Wishes
     from placewright.api.profiles import Profile
 

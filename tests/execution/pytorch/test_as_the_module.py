@@ -17,7 +17,7 @@ from torch.nn import functional
 from torch_modules import QUICK, Wrapped, batch, differences_from_eager
 
 import placewright
-from placewright.api import compiled as compiled_modules
+from placewright.api import module_capture
 from placewright.execution.devices import available_cores
 from placewright.support.errors import InputError
 
@@ -213,7 +213,7 @@ def test_modules_without_code_of_their_own_are_refused() -> None:
 
 
 def test_a_value_that_changes_at_every_call_is_refused_after_some_captures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled_modules, "_MOST_CAPTURES", 3)
+    monkeypatch.setattr(module_capture, "_MOST_CAPTURES", 3)
     model = Wrapped(lambda module, y: y * module.factor, factor=0).eval()
     with torch.no_grad(), placewright.compile(model, batch(), **QUICK) as compiled:
         for model.factor in range(3):

@@ -4,7 +4,9 @@ import copy
 import gc
 import os
 import signal
+import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +131,19 @@ def test_threads_end_with_what_was_compiled() -> None:
     assert threading.active_count() == before
 
 
-def test_two_threads_may_call_at_once() -> None:
+@pytest.fixture
+def frequent_switches() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("frequent_switches")
+@pytest.mark.parametrize("seed", range(3))
+def test_three_threads_may_call_at_once(seed: int) -> None:
+    # The module is in training mode: each call sets evaluation mode, in which it is to be for the whole of each.
+    torch.manual_seed(seed)
     model, args, _ = calls()["branches"]()
     reference = copy.deepcopy(model).eval()
     with placewright.compile(model, args, **QUICK) as compiled:
@@ -146,6 +160,7 @@ def test_two_threads_may_call_at_once() -> None:
         for thread in threads:
             thread.join()
     assert len(found) == 60
+    assert model.training
     with torch.no_grad():
         for x, result in found:
             assert_same(result, reference(x))
