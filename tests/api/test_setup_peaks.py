@@ -107,6 +107,23 @@ class Recurrent(torch.nn.Module):  # type: ignore[name-defined]
         return torch.randn(samples, 24, 64), torch.randint(64, (samples, 24))
 
 
+class Wide(torch.nn.Module):  # type: ignore[name-defined]
+    """Of little data, so that parameters, gradients and states are most of what is held."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(512, 512) for _ in range(4))
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = layer(x)
+        return x.pow(2).mean()
+
+    @staticmethod
+    def batch(samples: int) -> tuple[Any]:
+        return (torch.randn(samples, 512),)
+
+
 def measured(network: Any, setup: TrainingSetup) -> int:
     """The most that two steps have in use, from the making of the network on."""
 
@@ -141,43 +158,26 @@ def setups_of(network: Any, optimizer: Callable[[Any], Any] | None = None, devic
     return list(found.facts.setups)
 
 
-@pytest.mark.parametrize("network", [Convolutional, Transformer, Segmentation, Recurrent])
+@pytest.mark.parametrize("network", [Convolutional, Transformer, Segmentation, Recurrent, Wide])
 def test_stated_peaks_are_the_allocators(network: Any) -> None:
     kinds: dict[Any, TrainingSetup] = {}
     for setup in setups_of(network):
         sort = (setup.accumulation > 1, setup.num_checkpointed > 0, setup.batch > SAMPLES, setup.in_backward)
         if setup.dtype == "float32" and setup.batch * setup.accumulation >= SAMPLES:
             kinds.setdefault(sort, setup)
-    assert len(kinds) == (5 if network is Recurrent else 10)
+    # Neither of the last two has blocks, and in one alone gradients are most of what is held.
+    assert len(kinds) == {Recurrent: 3, Wide: 5}.get(network, 6)
     for setup in kinds.values():
         assert setup.peak_bytes == pytest.approx(measured(network, setup), rel=0.02), setup.words
 
 
 def test_stated_peaks_in_bfloat16_are_the_allocators() -> None:
     setups = [each for each in setups_of(Transformer) if each.dtype == "bfloat16" and each.batch == SAMPLES]
-    setups = [each for each in setups if not each.in_backward]
     assert {(each.autocast, each.num_checkpointed) for each in setups} == {(True, 0), (True, 3), (False, 0), (False, 3)}
     for setup in setups:
         # With blocks that run again 3.5 to 5% are missing, while backward makes the gradients of attention.
         share = 0.06 if setup.num_checkpointed else 0.02
         assert setup.peak_bytes == pytest.approx(measured(Transformer, setup), rel=share), setup.words
-
-
-class Wide(torch.nn.Module):  # type: ignore[name-defined]
-    """Of little data, so that parameters, gradients and states are most of what is held."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = torch.nn.ModuleList(torch.nn.Linear(512, 512) for _ in range(4))
-
-    def forward(self, x: Any) -> Any:
-        for layer in self.layers:
-            x = layer(x)
-        return x.pow(2).mean()
-
-    @staticmethod
-    def batch(samples: int) -> tuple[Any]:
-        return (torch.randn(samples, 512),)
 
 
 @pytest.mark.parametrize("settings", [{"foreach": True}, {"foreach": False}, {"fused": True}, {"amsgrad": True}])
@@ -198,7 +198,8 @@ def test_stated_peaks_of_a_gpu_with_states_at_the_host_are_the_allocators(
     found = [each for each in setups_of(network, device="a100") if each.offloaded and each.batch >= SAMPLES // 2]
     setups = [each for each in found if each.dtype == "float32"]
     kinds = {(each.in_backward, each.accumulation > 1, each.num_checkpointed > 0): each for each in setups}
-    assert len(kinds) == (3 if network is Wide else 6)
+    # There steps in backward save nothing beside.
+    assert len(kinds) == (3 if network is Wide else 4)
     for setup in kinds.values():
         assert setup.peak_bytes == pytest.approx(measured(network, setup), rel=0.02), setup.words
 

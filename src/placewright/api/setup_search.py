@@ -41,6 +41,8 @@ _FEWER, _MORE = (2, 4), (2, 4)
 _MOST_PLANS = 4
 #: How many ways are told that need less at least.
 _MOST_LOWERED = 2
+#: What share of memory is worth another way to step.
+_WORTH = 0.01
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -191,16 +193,22 @@ class SetupSearch:
                 )
 
     def _try(self, way: Way) -> None:
-        """The ways to run it without a plan."""
+        """The ways to run it without a plan. A step apart from the others is told where it needs less than they do."""
+        least: dict[bool, float] = {}
         for optimizer in way.optimizers:
             problem = way.problem(way.passes, optimizer)
             if self.sources is None and problem.time_origin is not None:
                 self.sources = count_sources(problem.time_origin)
             plain = measure(problem, in_order(problem))
             for runs in without_a_plan(problem, plain):
-                self.setups.append(setup(way, optimizer, runs, plain))
-                if not runs.blocks and optimizer is way.place.fused:
-                    self.tried.append(_Tried(way=way, metrics=plain, setup=self.setups[-1]))
+                found, is_checkpointed = setup(way, optimizer, runs, plain), bool(runs.blocks)
+                others = least.get(is_checkpointed, float("inf"))
+                if optimizer.is_apart and found.peak_bytes > (1 - _WORTH) * others:
+                    continue
+                least[is_checkpointed] = min(others, found.peak_bytes)
+                self.setups.append(found)
+                if not is_checkpointed and optimizer is way.place.fused:
+                    self.tried.append(_Tried(way=way, metrics=plain, setup=found))
 
     def _plans(self) -> None:
         """Searches for plans where they can be the fastest: none takes less time than the step without a plan."""
