@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -28,17 +28,8 @@ from placewright.plans.one_device import within_one_device
 from placewright.plans.record import Plan as PlanRecord
 from placewright.problem import make_problem
 from placewright.problem.objective import ControlMode, Objective
-from placewright.rematerialization.proofs import no_runs_fit, some_may_move, some_may_run_again
-from placewright.rematerialization.several_devices import (
-    ROOMIER,
-    evaluations_on_several,
-    limits_cost_time,
-    rematerialize_on_several,
-    roomier,
-)
-from placewright.rematerialization.solve import Rematerialized, least_memory, ops_of, rematerialize, rerun_evaluations
-from placewright.search.run.budget import Budget, Interrupted, OnProgress
-from placewright.search.run.result import Result, fitness_in
+from placewright.rematerialization.within_limits import RerunOptions, solve_within_limits
+from placewright.search.run.budget import Interrupted, OnProgress
 from placewright.search.run.search_run import MAX_THREADS, SearchRun
 from placewright.support.errors import InputError
 
@@ -174,45 +165,9 @@ def plan(
     )
     if evaluations is None and limits.seconds is None:
         limits = replace(limits, evaluations=default_evaluations(solver, problem, guide))
-    host = host if some_may_move(problem, keep, host) else None
-    may_run_again = some_may_run_again(problem, keep) or host is not None
-    slowdown = share("max_slowdown", max_slowdown)
-    if slowdown is not None and objective != "peak-memory":
-        raise InputError("max_slowdown is the price of less memory; say objective='peak-memory' with it")
-    several = machine.num_devices > 1
-    if slowdown is not None and (several or not may_run_again):
-        raise InputError("max_slowdown is for ops that run again, which they do on one device where not all are kept")
-    run = SearchRun(limits, seed=seed, threads=cores, on_progress=on_progress, interrupted=interrupted)
-    result = solve(method, problem, run)
-    again, orders = None, [ops_of(result.solution.order)]
-    again_at_most = evaluations_on_several(problem) if several else rerun_evaluations(problem)
-    if may_run_again and result.metrics.bytes_over_limit and no_runs_fit(problem, host):
-        again_at_most = 1  # for what comes near
-    budget_again = Budget(evaluations=again_at_most, seconds=limits.seconds)
-    # The clock of a run begins when it is made.
-    rerun = partial(SearchRun, budget_again, seed=seed, on_progress=on_progress, interrupted=interrupted)
-    if slowdown is not None:
-        found = least_memory(problem, rerun(), slowdown, keep, host, orders)
-        # Where nothing is found, for the bound of ops that run again, of which no other proof knows.
-        searched = replace(result, stopped_because="evaluations")
-        again = found or Rematerialized(problem=problem, result=searched, reruns=())
-    elif may_run_again and several:
-        fitness = fitness_in(problem)
-        part = replace(limits, seconds=None if limits.seconds is None else limits.seconds / len(ROOMIER))
-
-        @cache
-        def with_room(factor: float | None) -> Result:
-            trial = SearchRun(part, seed=seed, threads=cores, interrupted=interrupted)
-            return solve(method, roomier(problem, factor), trial)
-
-        if result.metrics.bytes_over_limit or limits_cost_time(problem, result, partial(with_room, None)):
-            factors = () if no_runs_fit(problem, host) else ROOMIER
-            solutions = [result.solution, *(with_room(factor).solution for factor in factors)]
-            again = rematerialize_on_several(problem, rerun(), solutions, keep, host)
-            if not result.metrics.bytes_over_limit and not fitness(again.result) < fitness(result):
-                again = None
-    elif may_run_again and result.metrics.bytes_over_limit:
-        again = rematerialize(problem, rerun(), keep, host, orders)
+    reruns = RerunOptions.of(problem, keep, host, share("max_slowdown", max_slowdown))
+    begin = partial(SearchRun, seed=seed, threads=cores, on_progress=on_progress, interrupted=interrupted)
+    result, again = solve_within_limits(problem, partial(solve, method), begin, limits, reruns)
     within = within_one_device(problem, seed, limits.seconds, keep, interrupted)
     options = {
         **recorded_options(model, dims, limits),
@@ -220,7 +175,7 @@ def plan(
         "measured": None if measured is None else str(measured),
         "memory_limit": limited,
         "keep": list(keep),
-        "max_slowdown": slowdown,
+        "max_slowdown": reruns.max_slowdown,
     }
     seconds = time.perf_counter() - began
     return Plan.of(
@@ -231,9 +186,9 @@ def plan(
             seconds=seconds,
             options=options,
             again=again,
-            host=host,
+            host=reruns.host,
             within=within,
-            may_run_again=may_run_again,
+            may_run_again=reruns.is_possible,
         )
     )
 

@@ -1,0 +1,95 @@
+"""A problem solved within memory limits: as a method does it, and where that is not enough with ops that run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+
+from placewright.machines.host import HostMemory
+from placewright.problem import Problem
+from placewright.rematerialization.proofs import no_runs_fit, some_may_move, some_may_run_again
+from placewright.rematerialization.several_devices import (
+    ROOMIER,
+    evaluations_on_several,
+    limits_cost_time,
+    rematerialize_on_several,
+    roomier,
+)
+from placewright.rematerialization.solve import Rematerialized, least_memory, ops_of, rematerialize, rerun_evaluations
+from placewright.search.run.budget import Budget
+from placewright.search.run.result import Result, fitness_in
+from placewright.search.run.search_run import SearchRun
+from placewright.support.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class RerunOptions:
+    """What may be done again or moved. keep: as `kept` takes it, which says what it raises.
+
+    host: where tensors may be moved to; None where none may. max_slowdown: the price of less memory, as a share.
+    is_possible: whether anything may run again or be moved.
+    """
+
+    keep: Sequence[str]
+    host: HostMemory | None
+    max_slowdown: float | None
+    is_possible: bool
+
+    @classmethod
+    def of(
+        cls, problem: Problem, keep: Sequence[str], host: HostMemory | None, max_slowdown: float | None
+    ) -> RerunOptions:
+        """For a problem. Raises InputError for a price where it is none."""
+        if max_slowdown is not None and problem.objective != "peak-memory":
+            raise InputError("max_slowdown is the price of less memory; say objective='peak-memory' with it")
+        host = host if some_may_move(problem, keep, host) else None
+        is_possible = some_may_run_again(problem, keep) or host is not None
+        if max_slowdown is not None and (problem.machine.num_devices > 1 or not is_possible):
+            raise InputError(
+                "max_slowdown is for ops that run again, which they do on one device where not all are kept"
+            )
+        return cls(keep=keep, host=host, max_slowdown=max_slowdown, is_possible=is_possible)
+
+
+def solve_within_limits(
+    problem: Problem,
+    solve: Callable[[Problem, SearchRun], Result],
+    begin: Callable[..., SearchRun],
+    budget: Budget,
+    options: RerunOptions,
+) -> tuple[Result, Rematerialized | None]:
+    """What a method finds, and what is better with ops that run again or tensors that are moved.
+
+    solve: the method. begin: `SearchRun` with all but a budget. budget: of the method; its time is also that of the
+    search for what runs again.
+    """
+    result = solve(problem, begin(budget))
+    if not options.is_possible:
+        return result, None
+    several, over = problem.machine.num_devices > 1, result.metrics.bytes_over_limit > 0
+    hopeless = over and no_runs_fit(problem, options.host)
+    evaluations = evaluations_on_several(problem) if several else rerun_evaluations(problem)
+    # Where nothing fits, for what comes near.
+    again = partial(begin, Budget(evaluations=1 if hopeless else evaluations, seconds=budget.seconds))
+    orders = [ops_of(result.solution.order)]
+    if options.max_slowdown is not None:
+        found = least_memory(problem, again(), options.max_slowdown, options.keep, options.host, orders)
+        # Where nothing is found, for the bound of ops that run again, of which no other proof knows.
+        searched = replace(result, stopped_because="evaluations")
+        return result, found or Rematerialized(problem=problem, result=searched, reruns=())
+    if not several:
+        return result, rematerialize(problem, again(), options.keep, options.host, orders) if over else None
+    part = replace(budget, seconds=None if budget.seconds is None else budget.seconds / len(ROOMIER))
+
+    @cache
+    def with_room(factor: float | None) -> Result:
+        return solve(roomier(problem, factor), begin(part, on_progress=None))
+
+    if not over and not limits_cost_time(problem, result, partial(with_room, None)):
+        return result, None
+    factors = () if no_runs_fit(problem, options.host) else ROOMIER
+    solutions = [result.solution, *(with_room(factor).solution for factor in factors)]
+    found = rematerialize_on_several(problem, again(), solutions, options.keep, options.host)
+    fitness = fitness_in(problem)
+    return result, found if over or fitness(found.result) < fitness(result) else None
