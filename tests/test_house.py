@@ -111,7 +111,7 @@ def test_a_runtime_is_known_to_itself_alone_among_what_executes_plans(path: Path
 
 CORE = ROOT / "cpp" / "core"
 CORE_ROOMS = (
-    *("support", "problem", "simulate", "construct", "decode", "improve", "bounds", "coarsen"),
+    *("support", "problem", "simulate", "construct", "decode", "bounds", "improve", "coarsen"),
     *("memory_levels", "graph_network", "rematerialize", "offsets"),
 )
 

@@ -18,6 +18,7 @@ void bind_local_search(nb::module_& m);
 void bind_annealing(nb::module_& m);
 void bind_peak_search(nb::module_& m);
 void bind_exact_order(nb::module_& m);
+void bind_exact_schedule(nb::module_& m);
 void bind_partition(nb::module_& m);
 void bind_schedule_annealing(nb::module_& m);
 void bind_coarsening(nb::module_& m);
@@ -48,6 +49,7 @@ NB_MODULE(_core, m) {
     placewright::bind_annealing(m);
     placewright::bind_peak_search(m);
     placewright::bind_exact_order(m);
+    placewright::bind_exact_schedule(m);
     placewright::bind_partition(m);
     placewright::bind_schedule_annealing(m);
     placewright::bind_coarsening(m);

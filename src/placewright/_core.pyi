@@ -373,6 +373,41 @@ class ExactOrder:
     @property
     def bound_bytes(self) -> int: ...
 
+class ExactSchedule:
+    """
+    The fastest schedule of few ops; see placewright.search.metaheuristics.exact_schedule.
+    """
+
+    def __init__(self, *, problem: Problem, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C', device='cpu', writable=False)], divisor_ns: int) -> None: ...
+
+    def advance(self, evaluations: int, at_most: int = 9223372036854775807) -> None:
+        """
+        Searches until `evaluations` in all are spent, at most `at_most` of them in this call.
+        """
+
+    @property
+    def evaluations(self) -> int: ...
+
+    @property
+    def best_objective(self) -> int: ...
+
+    @property
+    def best_bytes_over_limit(self) -> int: ...
+
+    def best(self) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]]:
+        """The best so far: device of each op, and the whole order."""
+
+    @property
+    def is_exhausted(self) -> bool: ...
+
+    @property
+    def is_proven(self) -> bool: ...
+
+def has_exact_schedule(problem: Problem) -> bool:
+    """
+    Whether ExactSchedule takes the problem: few ops on several devices, transfers that overlap, no launches.
+    """
+
 def partition(problem: Problem, imbalance: float, passes: int) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]:
     """
     Device of each op: few bytes between devices, time balanced; see placewright.lab.peers.graph_partition.

@@ -202,7 +202,9 @@ def _searches(
     schedule = answer("ScheduleAnnealing", _core.ScheduleAnnealing, cooling, problem=problem, seed=4, starts=starts)
     superstep = answer("SuperstepAnnealing", _core.SuperstepAnnealing, {"evaluations": 50}, problem=problem, seed=5)
     exact = answer("ExactOrder", _core.ExactOrder, {"start": ops, "least_bytes": 0}, problem=problem)
-    for search in (brkga, annealing, local, peak, schedule, superstep, exact):
+    placed = {"device_of": device_of, "order": problem.with_transfers(device_of, ops, True), "divisor_ns": 1}
+    fastest = answer("ExactSchedule", _core.ExactSchedule, placed, problem=problem)
+    for search in (brkga, annealing, local, peak, schedule, superstep, exact, fastest):
         if search is not None:
             _advance(search, answer)
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from hypothesis import assume, given, settings
 from instances import graph_of, machine_of, problem_of
+from reference import best_objective
+from strategies import problems
 
 from placewright.bounds import lower_bound
+from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem
 from placewright.search.auto import Auto
+from placewright.search.metaheuristics.exact_schedule import is_provable
 from placewright.search.run.budget import UNLIMITED, Budget
 from placewright.search.run.result import Result
 from placewright.search.run.search_run import SearchRun
+from placewright.verification.checker import check_plan
 
 #: Transfers cost nothing and block.
 FREE = machine_of(2, transfer_model="blocking")
@@ -59,6 +67,29 @@ def test_a_search_that_meets_the_bound_ends_long_before_its_budget() -> None:
         assert result.metrics.step_time_ns == lower_bound(problem).value
         assert result.stopped_because == "optimal"
         assert result.evaluations < LARGE.evaluations / 100
+
+
+def test_a_proof_ends_the_search_of_few_ops_where_no_bound_does() -> None:
+    # 3 + 3 and 4, where half of the work is 5.
+    problem = problem_of(graph_of(dict.fromkeys("abc", ("", 4))), machine_of(2), (3, 3, 4))
+    result = solve(problem)
+    assert lower_bound(problem).value == 5
+    assert (result.metrics.step_time_ns, result.proven_bound, result.stopped_because) == (6, 6, "optimal")
+    assert result.evaluations < LARGE.evaluations / 10
+    plan = assemble_plan(problem, result, solver="auto", seconds=0.0)
+    assert (plan.status, plan.lower_bound, plan.bound_reason) == ("optimal", 6, "proven by the solver")
+    assert not check_plan(plan, problem.graph, problem.time_ns)
+
+
+@settings(max_examples=40, deadline=None)
+@given(problems(max_ops=4, max_devices=2))
+def test_what_is_called_optimal_is_the_best_of_all_solutions(problem: Problem) -> None:
+    machine = replace(problem.machine, transfer_model="overlapped")
+    problem = replace(problem, machine=machine, objective="step-time", control="signal")
+    assume(is_provable(problem))
+    result = solve(problem, Budget(evaluations=20_000))
+    assume(result.metrics.bytes_over_limit == 0 and result.stopped_because == "optimal")
+    assert result.metrics.step_time_ns == best_objective(problem)
 
 
 def test_a_time_limit_alone_leaves_room_for_a_search() -> None:

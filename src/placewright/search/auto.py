@@ -13,6 +13,7 @@ from placewright.problem.objective import Objective, StopReason
 from placewright.search.constructive.baseline import Baseline
 from placewright.search.default_budget import default_evaluations, has_free_barriers
 from placewright.search.metaheuristics.default_first import DefaultFirst
+from placewright.search.metaheuristics.exact_schedule import ExactSchedule, is_provable
 from placewright.search.metaheuristics.peak_search import PeakSearch
 from placewright.search.metaheuristics.superstep_annealing import SuperstepAnnealing
 from placewright.search.portfolio import run_baselines
@@ -26,6 +27,8 @@ from placewright.search.run.search_run import SearchRun
 _OPS_AT_ONCE = 1_000_000
 #: Of what is left of the budget: for a plan within limits that no baseline keeps.
 _FEASIBILITY_SHARE = 0.3
+#: Where ops are few: of the evaluations that are left, what a proof may take, and of the time.
+_PROOF_SHARE, _PROOF_SHARE_OF_TIME = 0.075, 0.2
 #: What the bound takes per op, of the step time on a graph of some 1,000, the most; of others less.
 _BOUND_NS_PER_OP: Mapping[Objective, int] = {"step-time": 40_000, "peak-memory": 8_000}
 #: Of a time limit, what it may take: in the run's only thread, and in another beside the baselines.
@@ -70,9 +73,12 @@ class Auto:
         for search, share in _searches(problem, ranked, run):
             if (reason := _reason_to_stop(problem, ranked[0], run)) is not None:
                 break
-            found = multistart(search, problem, run.part(share), _searches_at_once(problem, run))
+            at_once = 1 if isinstance(search, ExactSchedule) else _searches_at_once(problem, run)
+            found = multistart(search, problem, run.part(share), at_once)
             ranked.append(found)
             ranked.sort(key=fitness_in(problem))
+            if found.proven_bound is not None:
+                run.bound = max(run.bound or 0, found.proven_bound)
             reason = found.stopped_because
         assert reason is not None
         return replace(
@@ -113,10 +119,19 @@ def _searches(problem: Problem, ranked: Sequence[Result], run: SearchRun) -> Ite
     if has_free_barriers(problem):
         yield SuperstepAnnealing(), 1.0
     else:
-        evaluations = UNLIMITED
-        if run.budget.seconds is not None:
-            evaluations = max(1, default_evaluations(problem) - run.evaluations)
-        yield DefaultFirst(baselines=tuple(ranked), evaluations=evaluations), 1.0
+        # What is found on the way to a proof counts, but the search has the starts that it would have without.
+        starts = tuple(ranked)
+        if is_provable(problem) and ranked[0].metrics.bytes_over_limit == 0:
+            proof = max(2, int(_PROOF_SHARE * _evaluations_left(problem, run)))
+            yield ExactSchedule(baselines=starts, evaluations=proof), _PROOF_SHARE_OF_TIME
+        yield DefaultFirst(baselines=starts, evaluations=_evaluations_left(problem, run)), 1.0
+
+
+def _evaluations_left(problem: Problem, run: SearchRun) -> int:
+    """Under a time limit as many as the default would have left."""
+    if run.budget.seconds is None:
+        return run.evaluations_left
+    return max(1, default_evaluations(problem) - run.evaluations)
 
 
 def _reason_to_stop(problem: Problem, best: Result, run: SearchRun) -> StopReason | None:
