@@ -16,6 +16,7 @@ from placewright.analysis.critical_path import critical_path, runs_of, shares_of
 from placewright.analysis.outcome import bound_words
 from placewright.bounds.bound import BoundReason
 from placewright.costs.estimate import TimeSources
+from placewright.machine import Link
 from placewright.plans.record import BaselineOutcome, MemoryCurve, OneDevice, ScheduledOp
 from placewright.report import html_of, write_report
 from placewright.report.columns import columns
@@ -192,6 +193,15 @@ def test_the_bound_is_a_sentence_and_its_name_a_tooltip(reason: BoundReason) -> 
     assert f"No plan can be faster than35.0 us{why[0].upper()}{why[1:]}." in text_of(page)
     assert f'title="lower bound: {reason}"' in page
     assert "nothing is proven" in text_of(html_of(small_plan(bound_reason=reason, lower_bound=0)))
+
+
+def test_a_wide_gap_is_said_to_be_the_bounds_own_where_it_counts_no_transfers() -> None:
+    said = "much of the gap may be its own"
+    assert said in text_of(html_of(small_plan()))
+    assert said not in text_of(html_of(small_plan(bound_reason="critical path with shared work and transfers")))
+    assert said not in text_of(html_of(small_plan(lower_bound=round(small_plan().step_time_ns / 1.04))))
+    free = replace(small_plan().machine, links=((Link(),) * 2,) * 2)
+    assert said not in text_of(html_of(replace(small_plan(), machine=free)))
 
 
 def test_what_does_not_fit_is_compared_by_what_is_missing_and_what_fits_not_by_time() -> None:

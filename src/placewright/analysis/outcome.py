@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import permutations
 from pathlib import PurePath
 
 from placewright.bounds.bound import BoundReason
+from placewright.machine import Link
 from placewright.machines.host import parted
 from placewright.plans.one_device import TIMED_ALONE
 from placewright.plans.record import BaselineOutcome, OneDevice, Plan
@@ -45,6 +47,17 @@ _BOUND_ARGUMENTS: Mapping[BoundReason, str] = {
     "proven by the solver": "the search tried all others or ruled them out",
 }
 
+#: Bounds that would be the same if transfers took no time; and the least gap of which that is said.
+_WITHOUT_TRANSFERS: frozenset[BoundReason] = frozenset(
+    {
+        "critical path",
+        "work divided over all devices",
+        "work of ops that must share a device",
+        "work divided over all devices and host threads",
+    }
+)
+_WIDE_GAP = 0.05
+
 #: Bounds on the peak that a plan may beat in which ops run again.
 _OF_ONE_RUN_EACH = ("tensors alive together spread over all devices", "proven by the solver")
 
@@ -78,6 +91,18 @@ def bound_words(plan: Plan) -> tuple[str, str]:
     reason = _BOUND_ARGUMENTS[plan.bound_reason]
     several = plan.objective == "peak-memory" and plan.machine.num_devices > 1 and "device" not in reason
     return claim, f"{reason}, even when all devices share it" if several else reason
+
+
+def weak_bound_words(plan: Plan) -> str:
+    """That the gap may say more of the bound than of the plan; empty where the bound counts transfers, the gap is small
+    or links are free."""
+    machine = parted(plan.machine)[0]
+    pairs = permutations(range(machine.num_devices), 2)
+    if all(machine.links[source][destination] == Link() for source, destination in pairs):
+        return ""
+    if plan.status != "feasible" or plan.bound_reason not in _WITHOUT_TRANSFERS or plan.gap <= _WIDE_GAP:
+        return ""
+    return "the bound counts no transfers between devices: much of the gap may be its own"
 
 
 def proven_infeasible(plan: Plan) -> bool:

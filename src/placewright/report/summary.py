@@ -16,6 +16,7 @@ from placewright.analysis.outcome import (
     rival_words,
     share_words,
     title_words,
+    weak_bound_words,
 )
 from placewright.machines.host import parted
 from placewright.plans.record import Plan
@@ -125,6 +126,8 @@ def _bound_figure(plan: Plan) -> Markup:
     if plan.status != "infeasible":
         most = f"{1 - 1 / (1 + plan.gap):.1%}"
         lines.append("Reached: the plan is optimal." if plan.gap == 0 else f"Gap {plan.gap:.1%}: at most {most} less.")
+        if words := weak_bound_words(plan):
+            lines.append(f"{words[0].upper()}{words[1:]}.")
     title, value = f"lower bound: {plan.bound_reason}", format_objective(plan.objective, plan.lower_bound)
     return figure(claim, value, *lines, kind="figure bound-figure", title=title)
 

@@ -10,7 +10,7 @@ from placewright.analysis.advice import advice, peak_words
 from placewright.analysis.basis import basis_words
 from placewright.analysis.explain import Explanation, GapExplanation, PathExplanation, PeakExplanation
 from placewright.analysis.idle import IdleExplanation
-from placewright.analysis.outcome import floor_words, verdict_words
+from placewright.analysis.outcome import floor_words, verdict_words, weak_bound_words
 from placewright.plans.record import Plan, Transfer
 from placewright.problem.objective import format_objective, fullest_first
 from placewright.support.quantities import counted, format_bytes, format_time_ns, share, shortened
@@ -171,6 +171,8 @@ def _verdict(plan: Plan, gap: GapExplanation | None) -> Iterator[RenderableType]
     distance = gap.value - gap.bound
     above = format_objective(plan.objective, distance)
     yield heading(f"{above} above the lower bound of {bound} ({gap.reason}){':' if gap.parts else ''}")
+    if words := weak_bound_words(plan):
+        yield line(words, "dim")
     rows = [
         [cause, format_objective(plan.objective, amount), share(amount, distance)]
         for cause, amount in gap.parts

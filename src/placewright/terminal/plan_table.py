@@ -23,6 +23,7 @@ from placewright.analysis.outcome import (
     stopped_words,
     took_words,
     verdict_words,
+    weak_bound_words,
 )
 from placewright.machines.host import parted
 from placewright.plans.record import BaselineOutcome, Plan
@@ -55,7 +56,8 @@ def plan_table(plan: Plan, written: Mapping[str, str] | None = None) -> list[Ren
     basis = line(basis_words(plan.time_sources, plan.machine), "dim")
     limited = [line(words)] if (words := limit_words(plan)) else []
     rivals = [line(words, "yellow") for words in rival_words(plan)]
-    parts: list[RenderableType] = [heading(headline(plan)), *limited, *rivals, basis, _outcomes(plan), ""]
+    parts: list[RenderableType] = [heading(headline(plan)), *limited, *rivals, basis, _outcomes(plan)]
+    parts += [*([line(words, "dim")] if (words := weak_bound_words(plan)) else []), ""]
     parts += _missing(plan) if plan.status == "infeasible" else [_device_table(plan)]
     parts += [_moved(plan), "", *_baselines(plan), line(_effort(plan))]
     if written:
