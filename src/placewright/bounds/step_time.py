@@ -107,6 +107,7 @@ def common_divisor_ns(problem: Problem) -> int:
 
 _DIVIDED_LAUNCHES: BoundReason = "work divided over all devices and host threads"
 _FROM_CORE: WeakKeyDictionary[Problem, tuple[int, int, int, int]] = WeakKeyDictionary()
+_WEIGHTS: WeakKeyDictionary[Problem, tuple[NDArray[np.int64], int]] = WeakKeyDictionary()
 
 
 def _core_bounds(problem: Problem) -> tuple[int, int, int, int]:
@@ -172,9 +173,12 @@ def _work(times: NDArray[np.int64], weights: NDArray[np.int64]) -> NDArray[np.in
 def _device_weights(problem: Problem) -> tuple[NDArray[np.int64], int]:
     """Weights of the devices and what they sum to at most: found in floating point, used as integers. All work, so
     weighted, stays below 2**62. Equal weights are exact."""
-    times = _group_ns(problem)
-    no_launches = np.zeros_like(times)
-    return _integers(_weights(times, no_launches, np.zeros(times.shape[1], np.int64), 0), times, no_launches)
+    known = _WEIGHTS.get(problem)
+    if known is None:
+        times = _group_ns(problem)
+        no_launches, no_host = np.zeros_like(times), np.zeros(times.shape[1], np.int64)
+        known = _WEIGHTS[problem] = _integers(_weights(times, no_launches, no_host, 0), times, no_launches)
+    return known
 
 
 def _integers(

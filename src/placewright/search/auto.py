@@ -31,8 +31,9 @@ _FEASIBILITY_SHARE = 0.3
 _PROOF_SHARE, _PROOF_SHARE_OF_TIME = 0.075, 0.2
 #: What the bound takes per op, of the step time on a graph of some 1,000, the most; of others less.
 _BOUND_NS_PER_OP: Mapping[Objective, int] = {"step-time": 40_000, "peak-memory": 8_000}
-#: Of a time limit, what it may take: in the run's only thread, and in another beside the baselines.
-_BOUND_SHARE, _BOUND_SHARE_BESIDE = 0.1, 0.5
+#: Of a time limit, what it may take: in the run's only thread; and in another beside the baselines, or where it is
+#: likely to end the run.
+_BOUND_SHARE, _BOUND_SHARE_AT_MOST = 0.1, 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +57,7 @@ class Auto:
         """Runs the baselines, whatever the evaluations: they are what the result must not be worse than; portfolio.py
         says what a time limit, an interrupt and the size of the problem leave out. A search follows unless a bound
         proves that nothing is left to gain; where a time limit is too short for the bound, the search goes without."""
-        has_time_for_bound = _has_time_for_bound(problem, run)
-        if run.threads > 1 and has_time_for_bound:
+        if run.threads > 1 and _has_time_for_bound(problem, run):
             _ = problem.core  # both need it
             # The bound takes as long as the baselines, and most of it holds no interpreter lock.
             with ThreadPoolExecutor(1) as beside:
@@ -66,7 +66,7 @@ class Auto:
                 run.bound = bound.result().value
         else:
             baselines = run_baselines(problem, run, self.first)
-            if has_time_for_bound:
+            if _has_time_for_bound(problem, run, baselines):
                 run.bound = lower_bound(problem).value
         ranked = sorted(baselines, key=fitness_in(problem))
         reason: StopReason | None = None
@@ -94,11 +94,12 @@ class Auto:
         )
 
 
-def _has_time_for_bound(problem: Problem, run: SearchRun) -> bool:
+def _has_time_for_bound(problem: Problem, run: SearchRun, baselines: Sequence[Result] = ()) -> bool:
     """Whether a search would lose little by it: a bound improves no plan, it only ends a search that nothing is left
-    for."""
+    for. Where two baselines end at the same value, that may well be the bound."""
     seconds = math.inf if run.budget.seconds is None else run.budget.seconds
-    share = _BOUND_SHARE if run.threads == 1 else _BOUND_SHARE_BESIDE
+    reached = sorted((r.metrics.bytes_over_limit, r.metrics.objective_value(problem.objective)) for r in baselines)
+    share = _BOUND_SHARE_AT_MOST if run.threads > 1 or reached[:1] == reached[1:2] != [] else _BOUND_SHARE
     return problem.core.num_ops * _BOUND_NS_PER_OP[problem.objective] <= seconds * share * 1e9
 
 
