@@ -7,6 +7,7 @@ from itertools import count, pairwise
 
 import pytest
 
+from placewright.bounds import Bound
 from placewright.importers import load_graph
 from placewright.machines import load_machine
 from placewright.problem import Problem, make_problem
@@ -41,7 +42,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(SearchRun, "spend", spent)
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
-    monkeypatch.setattr(auto, "default_evaluations", lambda problem: DEFAULT)
+    monkeypatch.setattr(auto, "first_evaluations", lambda problem: DEFAULT)
+
+
+def gains(monkeypatch: pytest.MonkeyPatch, lately: bool) -> None:
+    """Every search does, or none."""
+    monkeypatch.setattr(SearchRun, "gained_lately", lambda run: lately)
 
 
 def solve(problem: Problem, evaluations: int, seed: int = 0, threads: int = 1) -> Result:
@@ -64,6 +70,39 @@ def test_a_limit_with_room_for_the_default_passes_through_its_plan(
     assert min(point.best for point in more.trace if point.evaluations <= DEFAULT) == default.metrics.step_time_ns
     assert more.metrics.step_time_ns <= default.metrics.step_time_ns
     assert more.evaluations == evaluations
+
+
+@pytest.mark.usefixtures("clock")
+def test_the_default_goes_on_where_its_first_search_still_gained(
+    inception: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gains(monkeypatch, False)
+    first, enough = solve(inception, DEFAULT), solve(inception, 2 * DEFAULT)
+    gains(monkeypatch, True)
+    more, limited_more = solve(inception, 2 * DEFAULT), limited(inception, 3 * DEFAULT)
+    assert (enough.evaluations, enough.stopped_because) == (DEFAULT, "evaluations")
+    assert enough.metrics == first.metrics
+    assert more.evaluations == 2 * DEFAULT
+    assert more.metrics.step_time_ns < first.metrics.step_time_ns
+    assert min(p.best for p in limited_more.trace if p.evaluations <= 2 * DEFAULT) == more.metrics.step_time_ns
+
+
+@pytest.mark.usefixtures("clock")
+def test_more_evaluations_than_the_default_has_are_spent_in_any_case(
+    inception: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for lately in (False, True):
+        gains(monkeypatch, lately)
+        assert solve(inception, 3 * DEFAULT).evaluations == 3 * DEFAULT
+
+
+@pytest.mark.usefixtures("clock")
+def test_near_the_bound_the_default_does_not_go_on(inception: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    gains(monkeypatch, True)
+    best = solve(inception, DEFAULT).metrics.step_time_ns
+    for bound, evaluations in ((int(best / 1.01), DEFAULT), (int(best / 1.05), 2 * DEFAULT)):
+        monkeypatch.setattr(auto, "lower_bound", lambda problem, bound=bound: Bound(bound, "critical path"))
+        assert solve(inception, 2 * DEFAULT).evaluations == evaluations
 
 
 @pytest.mark.usefixtures("clock")
@@ -94,7 +133,7 @@ def test_the_second_search_starts_from_the_best_so_far(inception: Problem, monke
 
     monkeypatch.setattr(ScheduleAnnealing, "solve", found)
     run = SearchRun(Budget(evaluations=5000), seed=3)
-    DefaultFirst(baselines=baselines, evaluations=2000).solve(inception, run)
+    DefaultFirst(baselines=baselines, evaluations=2000, more=2000).solve(inception, run)
     (first_seed, first, first_starts), (second_seed, second, second_starts) = begun
     assert (first, second) == (2000, 3000)
     assert first_seed == 3 != second_seed

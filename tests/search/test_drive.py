@@ -44,6 +44,13 @@ def test_a_search_ends_soon_after_its_best_meets_the_bound() -> None:
     assert 1000 <= search.evaluations <= 1125
 
 
+@pytest.mark.parametrize(("fall", "gained"), [(9_000, False), (9_001, True), (10_001, False)])
+def test_whether_the_last_tenth_gained_is_told_by_evaluations(fall: int, gained: bool) -> None:
+    run = SearchRun(Budget(evaluations=10_000))
+    drive(run, Staircase(fall=fall), "staircase")
+    assert run.gained_lately() == gained
+
+
 def test_a_bound_that_is_not_met_ends_nothing() -> None:
     search = Staircase(fall=1000)
     assert driven(search, 5000, bound=9) == "evaluations"

@@ -155,6 +155,15 @@ def test_a_second_has_time_for_the_memory_bound_of_more_ops_than_for_that_of_the
         assert auto._has_time_for_bound(problem, SearchRun(Budget(seconds=1.0))) == fits
 
 
+def test_where_baselines_agree_a_second_has_time_for_the_bound_of_more_ops(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Nothing is better than one device, on which all orders take as long.
+    Clock(monkeypatch, 0.0)
+    chain = graph_of({f"op{i}": (f"op{i - 1}" if i else "", 8) for i in range(3000)})
+    result = Auto().solve(problem_of(chain, machine_of(2), 1), SearchRun(Budget(evaluations=10_000, seconds=1.0)))
+    assert result.stopped_because == "optimal"
+    assert result.evaluations == sum(baseline.evaluations for baseline in result.baselines)
+
+
 def test_every_cheap_baseline_makes_a_candidate_after_the_limit_too(
     training_step: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:

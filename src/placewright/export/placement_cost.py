@@ -23,7 +23,7 @@ from placewright.support.errors import InputError
 from placewright.support.quantities import format_bytes, format_time_ns
 
 #: Of the evaluations of a plan: the placement is given, and only the order is sought.
-_SHARE_OF_EVALUATIONS = 0.25
+_SHARE_OF_EVALUATIONS = 0.125
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from placewright.bounds import lower_bound, nothing_fits
 from placewright.problem import Problem
 from placewright.problem.objective import Objective, StopReason
 from placewright.search.constructive.baseline import Baseline
-from placewright.search.default_budget import default_evaluations, has_free_barriers
+from placewright.search.default_budget import first_evaluations, has_free_barriers
 from placewright.search.metaheuristics.default_first import DefaultFirst
 from placewright.search.metaheuristics.exact_schedule import ExactSchedule, is_provable
 from placewright.search.metaheuristics.peak_search import PeakSearch
@@ -123,16 +123,15 @@ def _searches(problem: Problem, ranked: Sequence[Result], run: SearchRun) -> Ite
         # What is found on the way to a proof counts, but the search has the starts that it would have without.
         starts = tuple(ranked)
         if is_provable(problem) and ranked[0].metrics.bytes_over_limit == 0:
-            proof = max(2, int(_PROOF_SHARE * _evaluations_left(problem, run)))
+            proof = max(2, int(_PROOF_SHARE * min(run.evaluations_left, _first_evaluations(problem, run))))
             yield ExactSchedule(baselines=starts, evaluations=proof), _PROOF_SHARE_OF_TIME
-        yield DefaultFirst(baselines=starts, evaluations=_evaluations_left(problem, run)), 1.0
+        first, more = _first_evaluations(problem, run), first_evaluations(problem)
+        yield DefaultFirst(baselines=starts, evaluations=first, more=more), 1.0
 
 
-def _evaluations_left(problem: Problem, run: SearchRun) -> int:
-    """Under a time limit as many as the default would have left."""
-    if run.budget.seconds is None:
-        return run.evaluations_left
-    return max(1, default_evaluations(problem) - run.evaluations)
+def _first_evaluations(problem: Problem, run: SearchRun) -> int:
+    """What is left for the first search."""
+    return max(1, first_evaluations(problem) - run.evaluations)
 
 
 def _reason_to_stop(problem: Problem, best: Result, run: SearchRun) -> StopReason | None:

@@ -21,8 +21,14 @@ _WORTH_PROBING = 200
 
 
 def default_evaluations(problem: Problem) -> int:
-    """As many as take about a second together with the baselines; a budget of evaluations is what makes a plan
-    reproducible."""
+    """As many as take about a second together with the baselines, where the search still gains with the last of those
+    that make half a second; a budget of evaluations is what makes a plan reproducible."""
+    searches = 2 if problem.objective == "step-time" and not has_free_barriers(problem) else 1
+    return searches * first_evaluations(problem)
+
+
+def first_evaluations(problem: Problem) -> int:
+    """Those of the baselines and of one search."""
     num_ops = problem.core.num_ops
     if problem.objective == "peak-memory":
         # On one device a move costs what it changes, and a set of finished ops less.

@@ -61,6 +61,8 @@ def drive(
         batch_began = time.perf_counter()
         expected = _expected_evaluations(search.evaluations, batch_began - began, run.seconds_left)
         at_most = min(batch, next_check - search.evaluations, max(1, expected - search.evaluations))
+        if run.evaluations < run.last_tenth:
+            at_most = min(at_most, run.last_tenth - run.evaluations)
         told = max(expected, search.evaluations + at_most)
         if _may_reach(enough, expected, batch_began - began, run.seconds_left):
             told = enough

@@ -107,6 +107,15 @@ class SearchRun:
         """None where there is no time limit; below 0 when it is over."""
         return None if self.budget.seconds is None else self.budget.seconds - self.seconds
 
+    @property
+    def last_tenth(self) -> int:
+        """After how many evaluations the last tenth of the budget begins."""
+        return self.budget.evaluations - self.budget.evaluations // 10
+
+    def gained_lately(self) -> bool:
+        """Whether the best so far changed in the last tenth of the evaluations; `drive` reports where it begins."""
+        return self.trace != [] and self.trace[-1].evaluations > self.last_tenth
+
     def is_interrupted(self) -> bool:
         """Whether the user, or the run that this is a part of, wants it to end."""
         asked = self._interrupted is not None and self._interrupted()
