@@ -13,6 +13,7 @@ from placewright.machines import load_machine
 from placewright.problem import Problem, make_problem
 from placewright.search import auto
 from placewright.search.auto import Auto
+from placewright.search.metaheuristics import default_first
 from placewright.search.metaheuristics.default_first import DefaultFirst
 from placewright.search.metaheuristics.schedule_annealing import ScheduleAnnealing
 from placewright.search.portfolio import run_baselines
@@ -43,6 +44,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SearchRun, "spend", spent)
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
     monkeypatch.setattr(auto, "first_evaluations", lambda problem: DEFAULT)
+    monkeypatch.setattr(auto, "most_evaluations", lambda problem: DEFAULT)
+    monkeypatch.setattr(default_first, "second_evaluations", lambda problem, evaluations, work: DEFAULT)
 
 
 def gains(monkeypatch: pytest.MonkeyPatch, lately: bool) -> None:

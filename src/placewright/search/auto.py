@@ -11,7 +11,7 @@ from placewright.bounds import lower_bound, nothing_fits
 from placewright.problem import Problem
 from placewright.problem.objective import Objective, StopReason
 from placewright.search.constructive.baseline import Baseline
-from placewright.search.default_budget import first_evaluations, has_free_barriers
+from placewright.search.default_budget import first_evaluations, has_free_barriers, most_evaluations
 from placewright.search.metaheuristics.default_first import DefaultFirst
 from placewright.search.metaheuristics.exact_schedule import ExactSchedule, is_provable
 from placewright.search.metaheuristics.peak_search import PeakSearch
@@ -125,7 +125,7 @@ def _searches(problem: Problem, ranked: Sequence[Result], run: SearchRun) -> Ite
         if is_provable(problem) and ranked[0].metrics.bytes_over_limit == 0:
             proof = max(2, int(_PROOF_SHARE * min(run.evaluations_left, _first_evaluations(problem, run))))
             yield ExactSchedule(baselines=starts, evaluations=proof), _PROOF_SHARE_OF_TIME
-        first, more = _first_evaluations(problem, run), first_evaluations(problem)
+        first, more = _first_evaluations(problem, run), most_evaluations(problem)
         yield DefaultFirst(baselines=starts, evaluations=first, more=more), 1.0
 
 

@@ -21,14 +21,19 @@ _WORTH_PROBING = 200
 
 
 def default_evaluations(problem: Problem) -> int:
-    """As many as take about a second together with the baselines, where the search still gains with the last of those
-    that make half a second; a budget of evaluations is what makes a plan reproducible."""
-    searches = 2 if problem.objective == "step-time" and not has_free_barriers(problem) else 1
-    return searches * first_evaluations(problem)
+    """As many as take about a second together with the baselines, those of a second search included; a budget of
+    evaluations is what makes a plan reproducible."""
+    is_annealed = problem.objective == "step-time" and not has_free_barriers(problem)
+    return first_evaluations(problem) + (most_evaluations(problem) if is_annealed else 0)
+
+
+def most_evaluations(problem: Problem) -> int:
+    """Of one search of the default, where moves cost next to nothing."""
+    return max(100, min(_MAX, _OPS_A_SECOND // problem.core.num_ops))
 
 
 def first_evaluations(problem: Problem) -> int:
-    """Those of the baselines and of one search."""
+    """Of the baselines and of the first search. What its moves will take is estimated, so it may end early."""
     num_ops = problem.core.num_ops
     if problem.objective == "peak-memory":
         # On one device a move costs what it changes, and a set of finished ops less.
@@ -36,11 +41,26 @@ def first_evaluations(problem: Problem) -> int:
         return max(2_000, min(400_000, ops_a_second // num_ops))
     if has_free_barriers(problem):
         return 10_000_000
-    most = max(100, min(_MAX, _OPS_A_SECOND // num_ops))
+    most = most_evaluations(problem)
     if num_ops < _WORTH_PROBING:
         return most
-    seconds = max(_LEAST_SECONDS, _SECONDS - planned_seconds(num_ops) - _SECONDS_PER_OP * num_ops)
-    return max(100, min(most, int(seconds * 1e9 / (_NS_PER_EVALUATION + _NS_PER_WORK * work_per_evaluation(problem)))))
+    seconds = max(_LEAST_SECONDS, _SECONDS - _other_seconds(problem))
+    return max(100, min(most, int(seconds * 1e9 / _ns_of(1, work_per_evaluation(problem)))))
+
+
+def second_evaluations(problem: Problem, evaluations: int, work: float) -> int:
+    """What is left of the default's second after a first search of so many evaluations that did so much work."""
+    seconds = _SECONDS - _other_seconds(problem) - _ns_of(evaluations, work) / 1e9
+    return max(0, min(most_evaluations(problem), int(evaluations * seconds * 1e9 / _ns_of(evaluations, work))))
+
+
+def _ns_of(evaluations: int, work: float) -> float:
+    return _NS_PER_EVALUATION * evaluations + _NS_PER_WORK * work
+
+
+def _other_seconds(problem: Problem) -> float:
+    """Of all but the searches."""
+    return planned_seconds(problem.core.num_ops) + _SECONDS_PER_OP * problem.core.num_ops
 
 
 def has_free_barriers(problem: Problem) -> bool:

@@ -75,6 +75,7 @@ class ScheduleAnnealing:
         # Whatever ends the search, it has seen two starts of each coarse problem, with tensors sent late and early.
         search.advance(run.evaluations_left, at_most=4 * max(1, len(self.ops_per_cluster)))
         reason = drive(run, search, self.name)
+        run.work += search.work
         solution = _with_inputs_first(problem, _solution(search))
         return run.result(problem, self.name, solution, stopped_because=reason, configuration=settings_of(self))
 
@@ -93,6 +94,7 @@ class ScheduleAnnealing:
             ) -> Placed:
                 search = self._search(clusters.core, starts, run.seed, self.first_temperature, ignores_limits)
                 drive(run.part_until(until * self.coarse_share), search, self.name)
+                run.work += search.work
                 return clusters.expand(_placed(_solution(search)))
 
             placed = [*map(clusters.project, starts), *clusters.lists()]

@@ -61,6 +61,8 @@ class SearchRun:
     ----------
     evaluations
         Spent so far, those of parts included.
+    work
+        What they changed, in units of the core; 0 where the method counts none. That of parts is their own.
     trace
         A point wherever the best so far changed.
     incumbent
@@ -84,7 +86,7 @@ class SearchRun:
         self.budget = budget or Budget()
         self.seed, self.threads = seed, threads
         self.initial_solutions, self.guide, self.bound = initial_solutions, guide, bound
-        self.evaluations = 0
+        self.evaluations = self.work = 0
         self.trace: list[TracePoint] = []
         self.incumbent: Incumbent | None = None
         self._on_progress, self._interrupted = on_progress, interrupted
