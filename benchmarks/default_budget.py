@@ -20,7 +20,7 @@ from placewright.graph import Graph
 from placewright.importers.graph_set import read_graph_set
 from placewright.machines import load_machine
 from placewright.problem import make_problem
-from placewright.search.default_budget import default_evaluations, work_per_evaluation
+from placewright.search.default_budget import first_evaluations, work_per_evaluation
 from placewright.search.metaheuristics.schedule_annealing import ScheduleAnnealing
 from placewright.search.portfolio import run_baselines
 from placewright.search.run.budget import Budget
@@ -61,7 +61,7 @@ def main() -> None:
         at.append(clock())
         baselines = run_baselines(problem, SearchRun())
         at.append(clock())
-        evaluations = default_evaluations(problem)
+        evaluations = first_evaluations(problem)
         at.append(clock())
         best = min(baselines, key=lambda result: result.metrics.fitness("step-time"))
         ScheduleAnnealing().solve(

@@ -82,12 +82,30 @@ def test_the_default_goes_on_where_its_first_search_still_gained(
     gains(monkeypatch, False)
     first, enough = solve(inception, DEFAULT), solve(inception, 2 * DEFAULT)
     gains(monkeypatch, True)
-    more, limited_more = solve(inception, 2 * DEFAULT), limited(inception, 3 * DEFAULT)
+    more, limited_more = solve(inception, 2 * DEFAULT), limited(inception, 6 * DEFAULT)
     assert (enough.evaluations, enough.stopped_because) == (DEFAULT, "evaluations")
     assert enough.metrics == first.metrics
     assert more.evaluations == 2 * DEFAULT
     assert more.metrics.step_time_ns < first.metrics.step_time_ns
     assert min(p.best for p in limited_more.trace if p.evaluations <= 2 * DEFAULT) == more.metrics.step_time_ns
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_limit_of_little_more_than_the_default_has_one_search_after_the_first(
+    inception: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gains(monkeypatch, True)
+    begun, anneal = [], ScheduleAnnealing.solve
+
+    def counted(self: ScheduleAnnealing, problem: Problem, run: SearchRun) -> Result:
+        begun.append(run.budget.evaluations)
+        return anneal(self, problem, run)
+
+    monkeypatch.setattr(ScheduleAnnealing, "solve", counted)
+    for evaluations, searches in ((3 * DEFAULT, 2), (6 * DEFAULT, 3)):
+        begun.clear()
+        assert limited(inception, evaluations).evaluations == evaluations
+        assert len(begun) == searches
 
 
 @pytest.mark.usefixtures("clock")

@@ -21,15 +21,18 @@ NUM_STARTS = 4
 _EVALUATIONS_PER_START = 500
 #: Of a search, what is worth another one; and of the bound, how far the best must be from it.
 _WORTH_MORE, _WORTH_GAP = 0.1, 0.02
+#: Where less than so many times its time is left, the second search has it all: one is better than two of half as much.
+_WORTH_THIRD = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class DefaultFirst:
-    """More than the default is never worse than it. Every search but the first starts from the best so far, whatever
-    that came from, and has a seed of its own.
+    """Much more than the default is never worse than it. Every search but the first starts from the best so far,
+    whatever that came from, and has a seed of its own.
 
     The second is made where the first gained in its last tenth, the bound leaves a gap and the work of the first leaves
-    room. A budget of evaluations that is no more than the default's ends after these.
+    room. A budget of evaluations that is no more than the default's ends after these. A time limit that leaves little
+    more than the second would take leaves it to one search.
 
     baselines: at least one, the best first. evaluations: of the first search. more: the most of the second.
     """
@@ -52,7 +55,7 @@ class DefaultFirst:
             found.append(ScheduleAnnealing().solve(problem, part))
             ranked = sorted([*ranked, found[-1]], key=fitness_in(problem))
             reason = _reason_to_stop(run, found[-1])
-            second = _second(problem, part, ranked[0]) if len(found) == 1 else 0
+            second = _second(problem, run, part, ranked[0]) if len(found) == 1 else 0
             evaluations = second or (UNLIMITED if has_rest else 0)
         return replace(
             min(found, key=fitness_in(problem)),
@@ -64,14 +67,16 @@ class DefaultFirst:
         )
 
 
-def _second(problem: Problem, first: SearchRun, best: Result) -> int:
+def _second(problem: Problem, run: SearchRun, first: SearchRun, best: Result) -> int:
     """Evaluations of a second search, 0 where none is worth it."""
-    gap = best.metrics.objective_value(problem.objective) - (first.bound or 0)
-    has_gap = best.metrics.bytes_over_limit > 0 or gap > _WORTH_GAP * (first.bound or 0)
+    gap = best.metrics.objective_value(problem.objective) - (run.bound or 0)
+    has_gap = best.metrics.bytes_over_limit > 0 or gap > _WORTH_GAP * (run.bound or 0)
     if not (first.gained_lately() and has_gap):
         return 0
     evaluations = second_evaluations(problem, first.evaluations, first.work)
-    return evaluations if evaluations > _WORTH_MORE * first.evaluations else 0
+    seconds = first.seconds * evaluations / first.evaluations
+    has_time = run.seconds_left is None or run.seconds_left > _WORTH_THIRD * seconds
+    return evaluations if has_time and evaluations > _WORTH_MORE * first.evaluations else 0
 
 
 def _reason_to_stop(run: SearchRun, last: Result) -> StopReason | None:
