@@ -30,6 +30,26 @@ def test_what_was_there_before_does_not_count_nor_does_its_release() -> None:
     assert allocated_peak(call) == 2000
 
 
+def test_a_release_counts_no_more_where_an_earlier_profile_saw_the_address() -> None:
+    # What a profile saw allocated and not released stays in PyTorch's table, with its address.
+    seen: list[torch.Tensor] = []
+
+    def earlier() -> None:
+        seen.extend(torch.empty(1000) for _ in range(50))
+
+    allocated_peak(earlier)
+    addresses = {each.data_ptr() for each in seen}
+    seen.clear()
+    held = [torch.empty(1000) for _ in range(50)]
+    assert addresses & {each.data_ptr() for each in held}
+
+    def call() -> None:
+        held.clear()
+        torch.empty(500)  # 2,000
+
+    assert allocated_peak(call) == 2000
+
+
 def test_a_call_is_counted_part_by_part() -> None:
     def call(mark: object) -> None:
         assert callable(mark)

@@ -6,10 +6,10 @@ Imported only where torch is known to be present.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import accumulate, takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
@@ -17,9 +17,14 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from placewright.support.errors import InputError
 
 _ALLOCATION, _MARK = "[memory]", "placewright mark "
-
-
 _CPU = torch.device("cpu")
+
+
+class _Event(NamedTuple):
+    """An op, a mark, or what is allocated, negative where it is released."""
+
+    name: str
+    num_bytes: int
 
 
 class PeakWatch:
@@ -58,8 +63,8 @@ class PeakWatch:
             if self._at_end is None:
                 self.end()
             return self._at_end or 0
-        counted = takewhile(lambda event: not event.name().startswith(_MARK), _stopped(self._profiler))
-        return max(accumulate(event.nbytes() for event in counted if event.name() == _ALLOCATION), default=0)
+        counted = takewhile(lambda event: not event.name.startswith(_MARK), _stopped(self._profiler))
+        return max(accumulate(event.num_bytes for event in counted), default=0)
 
 
 def allocated_peak(call: Callable[[], Any], device: torch.device = _CPU) -> int:
@@ -85,16 +90,16 @@ def allocated_between(call: Callable[[Callable[[int], None]], Any]) -> dict[int,
     most: dict[int, int] = {}
     current, in_use = None, 0
     for event in _events(lambda: call(mark)):
-        if event.name().startswith(_MARK):
-            current, in_use = int(event.name().removeprefix(_MARK)), 0
+        if event.name.startswith(_MARK):
+            current, in_use = int(event.name.removeprefix(_MARK)), 0
             most[current] = 0
-        elif event.name() == _ALLOCATION and current is not None:
-            in_use += event.nbytes()
+        elif current is not None:
+            in_use += event.num_bytes
             most[current] = max(most[current], in_use)
     return most
 
 
-def _events(call: Callable[[], Any]) -> list[Any]:
+def _events(call: Callable[[], Any]) -> list[_Event]:
     """What the profiler saw of a call, in order of time."""
     profiler = _started()
     try:
@@ -113,12 +118,42 @@ def _started() -> profile:
     return profiler
 
 
-def _stopped(profiler: profile) -> list[Any]:
-    """What it saw, in order of time."""
+def _stopped(profiler: profile) -> list[_Event]:
+    """What it saw, in order of time.
+
+    It also tells of releases of what was allocated before, where a library's table has that address from an earlier
+    profile. These are left out.
+    """
     with _standard_error_closed():
         profiler.stop()
     assert profiler.profiler is not None
-    return sorted(profiler.profiler.kineto_results.events(), key=lambda event: int(event.start_ns()))
+    found, known = list[_Event](), set[int]()
+    for event in sorted(_flat(profiler.profiler.kineto_results.experimental_event_tree()), key=_start_ns):
+        if event.name != _ALLOCATION:
+            found.append(_Event(event.name, 0))
+            continue
+        address, num_bytes = event.extra_fields.ptr, event.extra_fields.alloc_size
+        if num_bytes > 0:
+            known.add(address)
+        elif address not in known:
+            continue
+        else:
+            known.remove(address)
+        found.append(_Event(event.name, num_bytes))
+    return found
+
+
+def _start_ns(event: Any) -> int:
+    return int(event.start_time_ns)
+
+
+def _flat(events: Iterable[Any]) -> Iterator[Any]:
+    """Events and all below them."""
+    waiting = list(events)
+    while waiting:
+        event = waiting.pop()
+        waiting += event.children
+        yield event
 
 
 @contextmanager
