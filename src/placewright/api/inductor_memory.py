@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
-import torch._inductor.config as inductor_config
 from torch import fx
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor.compile_fx import compile_fx_inner
@@ -24,6 +23,7 @@ from placewright.api.nested_regions import Regions
 from placewright.api.questions import Plan
 from placewright.costs.fused import with_fused_times
 from placewright.execution.pytorch.graph_steps import with_steps
+from placewright.execution.pytorch.inductor_ways import WAYS, Way
 from placewright.execution.pytorch.joint import JointGraph
 from placewright.execution.pytorch.lowered_memory import LoweredStep
 from placewright.execution.pytorch.open_sizes import Sizes
@@ -43,16 +43,8 @@ _LOGGER = logging.getLogger(__name__)
 _MOST_TRIED, _STEP, _SPARE = 6, 0.01, 0.03
 #: By how much of the limit the plan nearest to it may be over for others to be tried, where none is planned within it.
 _FAR = 0.5
-#: How much more settings may take than others for one plan to be tried for the next.
+#: How much more a way of compiling may take than others for one plan to be tried for the next.
 _WORSE = 1.15
-#: Ways in which Inductor compiles the parts of a step, the fastest first: its own, and one that is nearer to the plan.
-#: Its own puts some nodes that read the same into one kernel, from which on all lives that they make; holds memory that
-#: nothing is in until something of the same size comes; and computes what is read twice where it is read, so that what
-#: it is made of lives until then.
-_SETTINGS: Sequence[Mapping[str, Any]] = (
-    {},
-    {"cpp.max_horizontal_fusion_size": 1, "allow_buffer_reuse": False, "realize_reads_threshold": 2},
-)
 #: Nothing is moved in a region, which PyTorch runs for each of its blocks, nor where sizes are open.
 _NO_MOVES = ("move:*",)
 
@@ -130,11 +122,11 @@ class MemoryPartitioner(CustomPartitionerFn):
         self._largest = largest or {}
         self._steps = steps or {}
         self.regions = Regions(memory_limit)
-        self._settings: Mapping[str, Any] = {}
+        self._way = WAYS[0]
 
     def inner_compile(self, *args: Any, **options: Any) -> Any:
-        """Compiles a part, with the settings for which the limit holds. Goes to `compile_fx` beside the partitioner."""
-        with inductor_config.patch(dict(self._settings)):
+        """Compiles a part in the way for which the limit holds. Goes to `compile_fx` beside the partitioner."""
+        with self._way.chosen():
             return compile_fx_inner(*args, **options)
 
     def __call__(
@@ -192,7 +184,7 @@ class MemoryPartitioner(CustomPartitionerFn):
         num_outputs, static = kwargs["num_fwd_outputs"], kwargs.get("static_lifetime_input_indices") or ()
         joint = JointGraph(gm, num_outputs, own[0], sizes=sizes)
         graph = with_fused_times(joint.giving_away(self._steps), self._machine, self._fused_share)
-        workspaces, ways = dict[Any, int](), list(_SETTINGS)
+        workspaces, ways = dict[Any, int](), list(WAYS)
         once = (f"recompute:{name}" for name in joint.once)
         fixed = _NO_MOVES if is_region or sizes.are_open else ()
         keep = (*once, *joint.collectives, *policies.kept, *self._keep, *fixed)
@@ -212,12 +204,12 @@ class MemoryPartitioner(CustomPartitionerFn):
             each = num_bytes(kept(parts[0], num_outputs, static), sizes)
             return (self._runs - 1) * max(each, self._gradient_bytes)
 
-        def fitted(plan: Plan, parts: _Parts, settings: Mapping[str, Any]) -> _Fitted:
+        def fitted(plan: Plan, parts: _Parts, way: Way) -> _Fitted:
             parts = with_steps(*parts, self._steps)
-            with inductor_config.patch(dict(settings)):
+            with way.chosen():
                 lowered, more = LoweredStep(*parts, num_outputs, sizes, workspaces), others(parts, sizes)
             planned_bytes = plan.peak_bytes[0] + more
-            return _Fitted(plan, parts, settings, lowered, planned_bytes, lowered.peak_bytes(sizes) + more)
+            return _Fitted(plan, parts, way, lowered, planned_bytes, lowered.peak_bytes(sizes) + more)
 
         def within(limit: int) -> Plan:
             if self._runs == 1:
@@ -228,25 +220,25 @@ class MemoryPartitioner(CustomPartitionerFn):
             return planned(saving.saving_at_most(room, peak), peak)
 
         def nearest(plan: Plan, parts: _Parts) -> _Fitted:
-            """With the first settings that keep the limit, or else with the best of them."""
+            """In the first way that keeps the limit, or else in the best of them."""
             tried = list[_Fitted]()
-            for settings in ways:
-                tried.append(fitted(plan, parts, settings))
+            for way in ways:
+                tried.append(fitted(plan, parts, way))
                 if tried[-1].peak_bytes <= self._limit:
                     return tried[-1]
             least = min(each.peak_bytes for each in tried)
-            ways[:] = [each.settings for each in tried if each.peak_bytes <= _WORSE * least]
+            ways[:] = [each.way for each in tried if each.peak_bytes <= _WORSE * least]
             return min(tried, key=lambda each: each.peak_bytes)
 
         # Graphs with regions are made again with other regions, and not with other plans.
-        found = nearest(own_plan, own) if self.regions.plans else fitted(own_plan, own, _SETTINGS[0])
+        found = nearest(own_plan, own) if self.regions.plans else fitted(own_plan, own, WAYS[0])
         self.regions.settle(found.peak_bytes, num_bytes(saved(own[0], num_outputs), sizes))
         tried = [found]
         if found.peak_bytes > self._limit:
             policies.check(format_bytes(self._limit))
             tried = _tried(self._limit, within, lambda plan: nearest(plan, saving.parted(plan, static)))
             found = self._chosen([found, *tried], policies.advice)
-        self._settings = found.settings
+        self._way = found.way
         chosen = found
 
         def saved_with(sizes: Sizes) -> int:
@@ -284,11 +276,11 @@ _Parts = tuple[fx.GraphModule, fx.GraphModule]
 
 
 class _Fitted(NamedTuple):
-    """A plan, its parts, and what they hold at the most, by the plan and when Inductor compiles them with settings."""
+    """A plan, its parts, and what they hold at the most, by the plan and as Inductor compiles them."""
 
     plan: Plan
     parts: _Parts
-    settings: Mapping[str, Any]
+    way: Way
     lowered: LoweredStep
     planned_bytes: int
     peak_bytes: int

@@ -1,0 +1,71 @@
+"""Ways in which Inductor compiles the parts of a step: its own, and others that hold less.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch._inductor.config as inductor_config
+from torch._inductor.choices import InductorChoices
+from torch._inductor.virtualized import V
+
+#: How far apart nodes may stand in the order of the graph that become one kernel. 4 and 16 hold the same within 2% of
+#: eager's peak (cells of an LSTM, ALBERT).
+_NEAR = 16
+
+
+class NearFusion(InductorChoices):
+    """Makes one kernel only of nodes that stand near each other in the order of the graph.
+
+    A kernel runs where the last of its nodes may, and until then all lives that they read. So nodes that run again
+    just before they are read, and others of forward that read the same, are not to become one.
+    """
+
+    @staticmethod
+    def can_fuse(scheduler: Any, node1: Any, node2: Any, shared_data_score: int) -> bool:
+        """Whether two nodes may become one kernel."""
+        apart = max(abs(node1.min_order - node2.max_order), abs(node2.min_order - node1.max_order))
+        return apart <= _NEAR and InductorChoices.can_fuse(scheduler, node1, node2, shared_data_score)
+
+    def uuid(self) -> str:
+        """Tell what is compiled with it apart in PyTorch's caches."""
+        return hashlib.sha256(inspect.getsource(NearFusion).encode() + bytes([_NEAR])).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """Settings of Inductor, and what decides which nodes become one kernel; None for Inductor's own choice."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    choices: type[InductorChoices] | None = None
+
+    @contextmanager
+    def chosen(self) -> Iterator[None]:
+        """Whatever Inductor compiles meanwhile, it compiles in this way."""
+        settings = dict(self.settings)
+        with ExitStack() as stack:
+            if self.choices is not None:
+                # First: what stood before is asked for, and made by the settings where there was nothing.
+                stack.enter_context(V.set_choices_handler(self.choices()))
+                # The setting is for the key of the cache; a thread asks it only once.
+                settings["inductor_choices_class"] = self.choices
+            stack.enter_context(inductor_config.patch(settings))
+            yield
+
+
+#: Inductor's own way puts some nodes that read the same into one kernel; holds memory that nothing is in until something
+#: of the same size comes; and computes what is read twice where it is read, so that what it is made of lives until then.
+_NEARER_TO_PLAN = {
+    "cpp.max_horizontal_fusion_size": 1,
+    "allow_buffer_reuse": False,
+    "realize_reads_threshold": 2,
+}
+#: The fastest first.
+WAYS = (Way(), Way(settings=_NEARER_TO_PLAN), Way(settings=_NEARER_TO_PLAN, choices=NearFusion))
