@@ -113,10 +113,10 @@ bench-against: $(VENV)/base $(AGAINST)/placewright/__init__.py
 
 SEEDED := brkga,tuned-brkga,brkga-betas,local-search,local-search-strong,annealing,random-search,auto
 GUIDED := regal,rule,idrs,gas
-# Other policies: seeds of the training, decoders, actions; parts of the actions (table 4), actions drawn in order (A.8).
+# Other policies: seeds of the training, a decoder, the elite bias, priorities alone, actions drawn in order (A.8).
 POLICIES := benchmarks/policies
-EVIDENCE := regal:runtime-synthetic-lazy$(shell printf ',regal:$(POLICIES)/%s/best.safetensors' seed-0 seed-2 \
-  runtime-synthetic-segment-fill transfers elite-bias placement scheduling autoregressive)
+EVIDENCE := regal:runtime-synthetic-lazy$(shell printf ',regal:$(POLICIES)/%s/best.safetensors' seed-0 seed-2 elite-bias \
+  scheduling autoregressive)
 BUILDERS := cluster-list,cluster-partition,gp-dfs,metis-dfs,heft,cpop,insertion,m-topo,m-etf,etf,list,segment-fill,contiguous-split,single-device
 TIMED := auto,brkga
 RUN = $(BIN)/placewright bench run benchmarks/suites
@@ -146,8 +146,6 @@ tables: $(VENV)/dev instances
 	$(RUN)/synthetic.toml --take 20 --solvers cp-sat --time-limit 60s --out out/tables/synthetic
 	$(RUN)/synthetic.toml --take 10 --solvers cp-sat-cold --time-limit 60s --out out/tables/synthetic
 	$(RUN)/synthetic-signal.toml --out out/tables/synthetic-signal \
-	  --solvers regal:$(POLICIES)/signal-seed-0/best.safetensors,regal:$(POLICIES)/signal-seed-2/best.safetensors
-	$(RUN)/synthetic-signal.toml --out out/tables/synthetic-signal \
 	  --solvers regal:$(POLICIES)/runtime-synthetic-signal-paper/best.safetensors,gas:$(POLICIES)/runtime-synthetic-sequence-signal-paper/best.safetensors
 	for suite in synthetic-signal synthetic-transfer; do \
 	  $(RUN)/$$suite.toml --solvers $(SEEDED),superstep-annealing,brkga-lazy,brkga-segment-fill,regal,rule,idrs,regal:runtime-synthetic,$(BUILDERS) \
@@ -159,25 +157,18 @@ tables: $(VENV)/dev instances
 	$(RUN)/synthetic-peak-memory.toml --take 5 --solvers cp-sat-cold --time-limit 60s --out out/tables/synthetic-peak-memory
 	$(RUN)/zoo.toml --solvers $(SEEDED),brkga-lazy,brkga-segment-fill,brkga-earliest-finish,$(BUILDERS) --seeds 3 --out out/tables/zoo
 	$(RUN)/zoo-peak-memory.toml --solvers $(SEEDED),$(BUILDERS) --seeds 3 --out out/tables/zoo-peak-memory
-	$(RUN)/zoo.toml --solvers regal,rule,idrs,regal:runtime-synthetic,regal:runtime-zoo-affinity-lazy,rule:rule-runtime-zoo-lazy,regal:$(POLICIES)/beginning-anew/best.safetensors --out out/tables/zoo
-	$(RUN)/zoo.toml --out out/tables/zoo \
-	  --solvers regal:$(POLICIES)/runtime-zoo-paper-200-ops/best.safetensors,gas:$(POLICIES)/runtime-zoo-sequence-paper-200-ops/best.safetensors
+	$(RUN)/zoo.toml --solvers regal,rule,idrs,regal:runtime-synthetic,regal:runtime-zoo-affinity-lazy,rule:rule-runtime-zoo-lazy --out out/tables/zoo
 	$(RUN)/zoo.toml --solvers regal,brkga --evaluations 1000,10000 --out out/tables/zoo
 	$(RUN)/zoo.toml --solvers brkga --evaluations 50000 --out out/tables/zoo
 	$(RUN)/zoo.toml --take 74 --solvers regal --evaluations 50000 --out out/tables/zoo
 	$(RUN)/zoo-16gib.toml --solvers brkga,tuned-brkga,local-search,gp-dfs,regal,rule,idrs,etf,auto --out out/tables/zoo-16gib
 	$(RUN)/zoo-peak-memory.toml --solvers regal,rule,idrs,regal:peak-memory-zoo-affinity-evict,rule:rule-peak-memory-zoo-evict,brkga-evict --out out/tables/zoo-peak-memory
-	$(RUN)/zoo-peak-memory.toml --out out/tables/zoo-peak-memory \
-	  --solvers regal:$(POLICIES)/peak-memory-placement/best.safetensors,regal:$(POLICIES)/peak-memory-scheduling/best.safetensors,rule:rule-peak-memory-zoo-scheduling
-	$(RUN)/zoo-peak-memory.toml --solvers regal:$(POLICIES)/peak-memory-zoo/best.safetensors --out out/tables/zoo-peak-memory
-	$(RUN)/zoo-peak-memory.toml --out out/tables/zoo-peak-memory \
-	  --solvers $(shell printf 'regal:$(POLICIES)/%s/best.safetensors,' peak-memory-zoo-paper-200-ops peak-memory-zoo-paper-200-ops-seed-1)gas:$(POLICIES)/peak-memory-zoo-sequence-paper-200-ops/best.safetensors
+	$(RUN)/zoo-peak-memory.toml --solvers rule:rule-peak-memory-zoo-scheduling,rule:rule-peak-memory-libraries --out out/tables/zoo-peak-memory
 	$(RUN)/zoo-topologies.toml --solvers regal,rule,brkga --out out/tables/zoo-topologies
 	$(RUN)/zoo-signal.toml --solvers brkga,tuned-brkga,local-search,gp-dfs,regal,rule,idrs,etf,auto --out out/tables/zoo-signal
-	$(RUN)/zoo.toml --out out/tables/zoo \
-	  --solvers rule:rule-runtime-libraries$(shell printf ',regal:$(POLICIES)/libraries/step-time-%s-1000-seed-0/best.safetensors' imitation rule-reinforce)
-	$(RUN)/zoo-peak-memory.toml --out out/tables/zoo-peak-memory \
-	  --solvers rule:rule-peak-memory-libraries,regal:$(POLICIES)/libraries/peak-memory-imitation-1000-seed-0/best.safetensors
+	$(RUN)/zoo.toml --solvers rule:rule-runtime-libraries --out out/tables/zoo
+	for suite in synthetic synthetic-signal zoo zoo-peak-memory; do \
+	  $(RUN)/$$suite.toml --solvers random-splits,random-splits-lazy --out out/tables/$$suite || exit 1; done
 	for suite in zoo-train zoo-train-peak-memory; do \
 	  $(RUN)/$$suite.toml --take 112 --solvers brkga,regal,rule --out out/tables/$$suite && \
 	  mkdir -p benchmarks/results/training-graphs/$$suite && cp out/tables/$$suite/run.json benchmarks/results/training-graphs/$$suite/ && \

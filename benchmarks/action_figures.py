@@ -1,18 +1,23 @@
 """REGAL's figures 4a and 11, what a policy decides: `python benchmarks/action_figures.py SUITE POLICY OUT`.
 
 Of the suite's graphs (of so many with --take) and all their ops. Prints by how much the decisions of ops differ in the
-mean: 0 where a policy decides alike for every op, at most 1. If it decides about both devices and priorities: how often
-a device is preferred together with a low or high priority, and how large these ops are, which is time, or where memory
-is the objective bytes of inputs and outputs, over the largest of the graph; and of each graph the entropy of what its
-ops decide about devices. Of these it prints means and draws OUT/actions-POLICY and OUT/entropies-POLICY, .svg and .png.
+mean: 0 where a policy decides alike for every op, at most 1. Beside it, by how much those of the same op differ between
+three seeds of the search for features, devices called as they agree best. A policy decides by the op where the latter
+is at most half of the former: else it follows the luck of that search. If it decides about both devices and priorities:
+how often a device is preferred together with a low or high priority, and how large these ops are, which is time, or
+where memory is the objective bytes of inputs and outputs, over the largest of the graph; and of each graph the entropy
+of what its ops decide about devices. Of these it prints means and draws OUT/actions-POLICY and OUT/entropies-POLICY,
+.svg and .png.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +34,14 @@ from placewright.methods.policy_file import find_policy
 from placewright.problem import Problem
 from placewright.support.files import write_atomically
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 PRIORITIES = ("low priority", "high priority")
+#: So far apart that no graph has the seed of another.
+SEED_STEP = 1_000_003
 
 
 def logits_for(policy: RegalPolicy, problem: Problem, seed: int) -> Logits:
@@ -40,13 +50,40 @@ def logits_for(policy: RegalPolicy, problem: Problem, seed: int) -> Logits:
     return logits_of(policy.weights, configuration, context.features)
 
 
-def variation(space: ActionSpace, logits: NDArray[np.float32]) -> float:
-    """Of the probabilities of what ops decide."""
+def choices_of(space: ActionSpace, logits: NDArray[np.float32]) -> list[Tensor]:
+    """Logarithms of the probabilities of what ops decide, [ops, levels] for each choice."""
     import torch
 
     of_ops = torch.from_numpy(logits[:, : sum(space.levels)])  # after them those of the elite bias
-    logs = [torch.log_softmax(choice, dim=1) for choice in of_ops.split(space.levels, dim=1)]
-    return decisions_of(logs).variation or 0.0
+    return [torch.log_softmax(choice, dim=1) for choice in of_ops.split(space.levels, dim=1)]
+
+
+def variation_between(space: ActionSpace, seeds: Sequence[Sequence[Tensor]]) -> float:
+    """Total variation between the probabilities of an op's action under a seed and their mean over the seeds, mean over
+    ops and choices. Devices of later seeds have the names by which they are closest to the first's."""
+    import torch
+
+    own = [[choice.exp() for choice in choices] for choices in seeds]
+    aligned = [own[0], *(min(renamed(space, each), key=lambda one: distance(one, own[0])) for each in own[1:])]
+    apart = []
+    for of_seeds in zip(*aligned, strict=True):
+        stacked = torch.stack(list(of_seeds))
+        apart.append(float((stacked - stacked.mean(0)).abs().sum(2).mean()) / 2)
+    return sum(apart) / len(apart)
+
+
+def renamed(space: ActionSpace, choices: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """With the devices in every sequence: a mean and a variance of each come first."""
+    if not space.placement_levels:
+        yield list(choices)
+        return
+    rest = list(choices[2 * space.num_devices :])
+    for devices in permutations(range(space.num_devices)):
+        yield [choices[2 * device + part] for device in devices for part in (0, 1)] + rest
+
+
+def distance(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
+    return sum(float((a - b).abs().sum()) for a, b in zip(one, other, strict=True))
 
 
 def decisions(space: ActionSpace, actions: Int) -> tuple[Int, Int]:
@@ -77,10 +114,12 @@ def sizes(problem: Problem) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Gathered:
-    """variations, entropies: of each graph, the former empty where an op's actions depend on another's (A.8). share,
-    size: percent of all ops and their mean size, [preference, priority]. max_entropy: that any graph could have."""
+    """variations, between_seeds, entropies: of each graph, the first two empty where an op's actions depend on
+    another's (A.8). share, size: percent of all ops and their mean size, [preference, priority]. max_entropy: that any
+    graph could have."""
 
     variations: list[float]
+    between_seeds: list[float]
     share: Float
     size: Float
     entropies: list[float]
@@ -90,12 +129,15 @@ class Gathered:
 def gather(suite: Suite, policy: RegalPolicy, take: int | None) -> Gathered:
     space = policy.configuration.action_space
     count, size = np.zeros((space.num_devices + 1, 2)), np.zeros((space.num_devices + 1, 2))
-    variations, entropies, max_ops = [], [], 0
+    variations, between_seeds, entropies, max_ops = [], [], [], 0
     for index in spread(len(suite.labels), take):
         problem = suite.problem(suite.graph(index))
         logits = logits_for(policy, problem, index)
         if isinstance(logits, np.ndarray):
-            variations.append(variation(space, logits))
+            others = [logits_for(policy, problem, index + SEED_STEP * step) for step in (1, 2)]
+            seeds = [choices_of(space, each) for each in (logits, *others) if isinstance(each, np.ndarray)]
+            variations.append(decisions_of(seeds[0]).variation or 0.0)
+            between_seeds.append(variation_between(space, seeds))
         if not decides_both(space):
             continue
         actions = choose(logits, policy.configuration, index)
@@ -106,6 +148,7 @@ def gather(suite: Suite, policy: RegalPolicy, take: int | None) -> Gathered:
         max_ops = max(max_ops, len(actions))
     return Gathered(
         variations=variations,
+        between_seeds=between_seeds,
         share=100 * count / max(1, count.sum()),
         size=size / np.maximum(1, count),
         entropies=entropies,
@@ -174,6 +217,7 @@ def main() -> None:
     found = gather(read_suite(arguments.suite), policy, arguments.take)
     if found.variations:
         print(f"variation of decisions between ops: {np.mean(found.variations):.4f}")
+        print(f"between seeds of the search for features: {np.mean(found.between_seeds):.4f}")
     if not decides_both(policy.configuration.action_space):
         print(f"no figures: '{policy.name}' does not decide about both devices and priorities")
         return

@@ -35,7 +35,6 @@ from placewright.lab.datasets.zoo.workloads import capture_workload, with_variab
 from placewright.lab.learning.environments.first_come import FirstComeEnvironment
 from placewright.lab.learning.placers.placer import LearnedPlacer
 from placewright.machines import load_machine
-from placewright.methods.policy_file import read_policy
 from placewright.methods.table import METHODS, make_method
 from placewright.plans.assemble import assemble_plan
 from placewright.problem import Problem, make_problem
@@ -49,8 +48,6 @@ from placewright.support.modules import load_extensions
 from placewright.verification.checker import check_plan
 
 LEARNERS = ("post", "hdp", "colocrl", "placeto", "gdp", "spotlight")
-#: REGAL's policy that decides about devices alone (its table 4), of two devices and learned on synthetic graphs.
-REGAL_PLACEMENT = "regal-placement"
 #: GDP that learns nothing from what it draws, GDP without the noise that neighbours share, and both.
 GDP_VARIANTS: dict[str, dict[str, Any]] = {
     "gdp-untrained": {"learning_rate": 0.0},
@@ -59,7 +56,6 @@ GDP_VARIANTS: dict[str, dict[str, Any]] = {
 }
 SEARCHES = (
     "random-placement",
-    REGAL_PLACEMENT,
     "shared-noise-placement",
     "annealed-placement",
     "brkga-placement",
@@ -125,7 +121,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--workloads", nargs="+", choices=[*workloads(), "tiny"], metavar="NAME", help="of the zoo")
     options.add_argument("--machines", nargs="+", metavar="NAME")
     options.add_argument("--gdp-cases", action="store_true", help="instead, the networks and devices of GDP's table")
-    options.add_argument("--methods", nargs="+", choices=[*METHODS, REGAL_PLACEMENT, *GDP_VARIANTS], metavar="NAME")
+    options.add_argument("--methods", nargs="+", choices=[*METHODS, *GDP_VARIANTS], metavar="NAME")
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--evaluations", type=int, default=1000)
     options.add_argument("--seconds", type=float, default=10.0, help=f"of the wall, of {' and '.join(TIMED)} once more")
@@ -141,9 +137,7 @@ def main() -> None:
         arguments.seeds, arguments.evaluations, arguments.seconds = 1, 20, 0.05
     arguments.workloads = arguments.workloads or ["rnnlm2", "nmt2", "inception-v3"]
     arguments.machines = arguments.machines or ["2xp100", "4xp100"]
-    # The features of REGAL's policy alone take 400 evaluations.
-    searches = [name for name in SEARCHES if not (arguments.quick and name == REGAL_PLACEMENT)]
-    arguments.methods = arguments.methods or [*LEARNERS, *searches, *CHEAP]
+    arguments.methods = arguments.methods or [*LEARNERS, *SEARCHES, *CHEAP]
     jobs = jobs_of(arguments)
     with locked_folder(arguments.out, "another comparison writes to"):
         rows = rows_of(jobs, arguments.out / "rows.jsonl", make=not arguments.report)
@@ -170,7 +164,6 @@ def jobs_of(arguments: argparse.Namespace) -> list[Job]:
         for method, seconds in sorted(limits, key=lambda limit: limit[0] in LEARNERS)
         if seed == 0 or not isinstance(METHODS.get(method), Baseline)
         for workload, machine in cases
-        if method != REGAL_PLACEMENT or load_machine(machine.partition("@")[0]).num_devices == 2
     ]
 
 
@@ -253,9 +246,7 @@ def row_of(job: Job) -> Row:
 def method_of(name: str) -> Method:
     if name in GDP_VARIANTS:
         return make_method("gdp", settings=GDP_VARIANTS[name])
-    if name != REGAL_PLACEMENT:
-        return make_method(name)
-    return make_method("regal", policy=read_policy(Path(__file__).parent / "policies/placement/best.safetensors"))
+    return make_method(name)
 
 
 @contextmanager

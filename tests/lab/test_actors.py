@@ -1,4 +1,4 @@
-"""Actors in this process and in others: answers in the order of the jobs, errors as themselves, deaths told."""
+"""Actors in other processes: answers in the order of the jobs, errors as themselves, deaths told."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from placewright.lab.actors import Actor, ActorLostError, Actors, LocalActors, in_order
+from placewright.lab.actors import Actor, ActorLostError, Actors, in_order
 from placewright.lab.processes import ProcessActors
 from placewright.support.errors import InputError
 
@@ -52,9 +52,8 @@ def ask(actors: Actors, actor: Actor, question: str) -> None:
     actors.get(actor.ask(question))
 
 
-@pytest.mark.parametrize("kind", [LocalActors, ProcessActors])
-def test_answers_come_in_the_order_of_the_jobs(kind: type[Actors]) -> None:
-    with kind() as actors:
+def test_answers_come_in_the_order_of_the_jobs() -> None:
+    with ProcessActors() as actors:
         workers = [actors.make(Doubler, 3) for _ in range(2)]
         assert list(in_order(actors, workers, "times", 1, range(5))) == [1, 4, 7, 10, 13]
         assert list(in_order(actors, workers, "times", 1, [])) == []

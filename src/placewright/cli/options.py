@@ -131,12 +131,12 @@ def parse_groups(texts: Sequence[str] | None) -> list[list[str]]:
 
 
 def parse_settings(texts: Sequence[str] | None) -> dict[str, Any]:
-    """JSON values by name of "controllers=4"; what is no JSON is text."""
+    """JSON values by name of "batch=20"; what is no JSON is text."""
     settings: dict[str, Any] = {}
     for text in texts or ():
         name, equals, written = text.partition("=")
         if not name or not equals:
-            raise InputError(f"--set '{text}' is not understood; write it like controllers=4")
+            raise InputError(f"--set '{text}' is not understood; write it like batch=20")
         value = _json_or_text(written)
         if name in settings and settings[name] != value:
             raise InputError(f"--set gives '{name}' two values, {settings[name]} and {value}")

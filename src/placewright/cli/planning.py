@@ -91,14 +91,7 @@ def plan(
     ] = None,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A setting of the solver: controllers=4; repeatable."),
-    ] = None,
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="colocrl learns on a Ray cluster: auto, local, HOST:PORT or ray://HOST:PORT.",
-        ),
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting of the solver: batch=20; repeatable."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="PLAN", help="Write the plan (.json or .json.gz).")
@@ -142,7 +135,7 @@ def plan(
                 seed=seed,
                 threads=threads,
                 policy=policy,
-                settings=parse_settings(setting) | ({} if ray is None else {"ray": ray}),
+                settings=parse_settings(setting),
                 measured=measured,
                 dims=parse_dims(dim),
                 keep=keep or (),

@@ -1,4 +1,4 @@
-"""Actors: objects that are asked and answer, in this process, in others of this machine or on a Ray cluster."""
+"""Actors: objects that are asked and answer, in other processes of this machine or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -8,24 +8,17 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias
 
-#: What stands for an answer that may not be there yet. Given as an argument to an actor of this process or of Ray, it
-#: is the answer itself there.
+#: What stands for an answer that may not be there yet.
 Pending: TypeAlias = Any
 
 
 class ActorLostError(Exception):
-    """An actor has died and is not replaced, or what it made is gone with it; the message says how: "was killed by
-    signal 9"."""
+    """An actor has died; the message says how: "was killed by signal 9"."""
 
 
 class Actor(Protocol):
-    def ask(self, question: str, *arguments: Any, answers: int = 1) -> Pending:
-        """Calls its method of that name. answers: how many values come back, each pending for itself where there are
-        several; a process gives one, and is asked again when it has answered."""
-        ...
-
-    def collected(self, pending: Sequence[Pending]) -> list[Any]:
-        """Answers of any actors of this kind, when all are there."""
+    def ask(self, question: str, *arguments: Any) -> Pending:
+        """Calls its method of that name. It is asked again when it has answered."""
         ...
 
 
@@ -51,9 +44,8 @@ class Actors(ABC):
     ) -> None: ...
 
     @abstractmethod
-    def make(self, kind: Callable[..., Any], *arguments: Any, replaced: bool = False) -> Actor:
-        """An actor that is kind(*arguments). replaced: made anew where its process dies, and asked again; on Ray alone.
-        Raises InputError where there cannot be one more."""
+    def make(self, kind: Callable[..., Any], *arguments: Any) -> Actor:
+        """An actor that is kind(*arguments). Raises InputError where there cannot be one more."""
 
     @abstractmethod
     def get(self, pending: Pending) -> Any:
@@ -99,30 +91,3 @@ def in_order(
             answers[which] = actors.get(pending)
             idle.append(worker)
         yield answers.pop(number)
-
-
-class LocalActors(Actors):
-    """Objects of this process; each answers before the next is asked."""
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        pass
-
-    def make(self, kind: Callable[..., Any], *arguments: Any, replaced: bool = False) -> Actor:
-        return _LocalActor(kind(*arguments))
-
-    def get(self, pending: Pending) -> Any:
-        return pending
-
-    def first(self, pending: Sequence[Pending], seconds: float | None = None) -> int | None:
-        return 0
-
-
-class _LocalActor:
-    def __init__(self, content: Any) -> None:
-        self._content = content
-
-    def ask(self, question: str, *arguments: Any, answers: int = 1) -> Pending:
-        return getattr(self._content, question)(*arguments)
-
-    def collected(self, pending: Sequence[Pending]) -> list[Any]:
-        return list(pending)

@@ -25,6 +25,7 @@ from placewright.lab.learning.placers.placer import LearnedPlacer
 from placewright.lab.learning.placers.placeto import PLACETO_PAPER, Placeto
 from placewright.lab.learning.placers.post import Post
 from placewright.lab.learning.placers.spotlight import Spotlight
+from placewright.lab.learning.random_splits import RANDOM_SPLITS_LAZY, RandomSplits
 from placewright.lab.learning.regal.features import FEATURE_EVALUATIONS
 from placewright.lab.peers.annealing import Annealing
 from placewright.lab.peers.brkga import BRKGA_BETAS, BRKGA_BY_DECODER, TUNED_BRKGA, Brkga
@@ -135,6 +136,8 @@ def _entries() -> Iterator[MethodEntry]:
             default_evaluations=_guided_evaluations,
             with_policy=partial(_guided_by, guided),
         )
+    yield _peer(RandomSplits(), "BRKGA that begins with smooth random splits: what a policy has to beat")
+    yield _peer(RANDOM_SPLITS_LAZY, "the same with transfers right before use")
     for placer in PLACERS.values():
         yield _placer(placer, _PLACERS[placer.name])
     yield MethodEntry(

@@ -41,8 +41,7 @@ class ProcessActors(Actors):
         while self._made:
             self.end(self._made[-1])
 
-    def make(self, kind: Callable[..., Any], *arguments: Any, replaced: bool = False) -> ProcessActor:
-        assert not replaced
+    def make(self, kind: Callable[..., Any], *arguments: Any) -> ProcessActor:
         try:
             # The first process would start it, and with it hear Ctrl-C again.
             start_resource_tracker()
@@ -86,8 +85,7 @@ class ProcessActor:
     def __init__(self, process: BaseProcess, connection: Connection) -> None:
         self.process, self.connection = process, connection
 
-    def ask(self, question: str, *arguments: Any, answers: int = 1) -> Pending:
-        assert answers == 1
+    def ask(self, question: str, *arguments: Any) -> Pending:
         with suppress(BrokenPipeError, ConnectionResetError):  # that it died is told by `answer`
             self.connection.send((question, arguments))
         return self
@@ -103,9 +101,6 @@ class ProcessActor:
         if error is not None:
             raise error
         return answer
-
-    def collected(self, pending: Sequence[Pending]) -> list[Any]:
-        return [actor.answer() for actor in pending]
 
 
 def _serve(kind: Callable[..., Any], arguments: tuple[Any, ...], connection: Connection) -> None:

@@ -25,8 +25,6 @@ try:
 except ImportError as error:
     raise MissingExtraError("Ray", "ray", "--ray") from error
 
-#: How often what was asked of an actor that dies over it is asked of its replacement.
-_TRIES = 3
 #: The head of a cluster answers at once.
 _ANSWER_S = 5.0
 
@@ -56,10 +54,8 @@ class RayActors(Actors):
     def shared(self, value: Any) -> Any:
         return ray.put(value)
 
-    def make(self, kind: Callable[..., Any], *arguments: Any, replaced: bool = False) -> Actor:
-        restarts = {"max_restarts": -1, "max_task_retries": _TRIES} if replaced else {}
-        # In a list, so that an actor that is made anew fetches what is shared by itself.
-        handle = ray.remote(_Host).options(num_cpus=1, **restarts).remote(kind, list(arguments))
+    def make(self, kind: Callable[..., Any], *arguments: Any) -> Actor:
+        handle = ray.remote(_Host).options(num_cpus=1).remote(kind, *arguments)
         self._handles.append(handle)
         return RayActor(handle)
 
@@ -106,8 +102,8 @@ class RayActors(Actors):
 class _Host:
     """What runs in the process."""
 
-    def __init__(self, kind: Callable[..., Any], arguments: Sequence[Any]) -> None:
-        self._content = kind(*(ray.get(each) if isinstance(each, ray.ObjectRef) else each for each in arguments))
+    def __init__(self, kind: Callable[..., Any], *arguments: Any) -> None:
+        self._content = kind(*arguments)
 
     def version(self) -> str:
         return VERSION
@@ -120,11 +116,8 @@ class _Host:
 class RayActor:
     handle: ActorHandle
 
-    def ask(self, question: str, *arguments: Any, answers: int = 1) -> Pending:
-        return self.handle.ask.options(num_returns=answers).remote(question, *arguments)
-
-    def collected(self, pending: Sequence[Pending]) -> list[Any]:
-        return list(ray.get(list(pending)))
+    def ask(self, question: str, *arguments: Any) -> Pending:
+        return self.handle.ask.remote(question, *arguments)
 
 
 def _handle(actor: Actor) -> ActorHandle:

@@ -64,8 +64,8 @@ def test_a_target_of_make_that_a_document_names_exists(target: str) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
-#: In place of the folder of a training that a reader makes, by whether memory is its objective.
-TRAINED = {False: "benchmarks/policies/seed-0/", True: "benchmarks/policies/peak-memory-zoo/"}
+#: In place of the folder of a training that a reader makes.
+TRAINED = "benchmarks/policies/seed-0/"
 RUNS = [
     (name, words) for name, words in commands("placewright bench run benchmarks/suites/") if "SUITE" not in words[3]
 ]
@@ -82,7 +82,6 @@ def test_a_run_of_a_document_makes_its_first_row(
         pytest.skip(f"the graphs of {suite.name} are not in the tree; make instances brings them")
     # Each given again, the last counts: one graph, and just more evaluations than a policy's features take.
     tiny = ["--take", "1", "--evaluations", "401", "--seeds", "1", "--out", str(tmp_path / "rows")]
-    trained = TRAINED[any("peak-memory" in word for word in words)]
-    given = [word.replace("RUN/", trained) for word in words[words.index("placewright") + 1 :]]
+    given = [word.replace("RUN/", TRAINED) for word in words[words.index("placewright") + 1 :]]
     assert cli.run([*given, *tiny]) == 0
     assert (tmp_path / "rows" / "rows.jsonl").read_text()

@@ -196,7 +196,7 @@ def test_without_what_draws_the_tables_are_there_and_the_extra_is_named(
     [
         ("brkga", "brkga 5K"),
         ("regal:runtime-synthetic", "regal:runtime-synthetic 5K"),
-        ("regal:benchmarks/policies/transfers/best.safetensors", "regal:transfers 5K"),
+        ("regal:benchmarks/policies/scheduling/best.safetensors", "regal:scheduling 5K"),
         ("idrs:runs/old.safetensors", "idrs:old 5K"),
         ("regal:best.safetensors", "regal:best 5K"),
     ],

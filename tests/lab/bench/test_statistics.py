@@ -10,8 +10,8 @@ from scipy.stats import t as students_t
 
 from placewright.lab.bench.rows import Row
 from placewright.lab.bench.solver_setting import SolverSetting
-from placewright.lab.bench.statistics import clustered_mean, t_quantile
 from placewright.lab.bench.summaries import Summary, num_proven, summaries
+from placewright.lab.statistics import clustered_mean, t_quantile
 from placewright.support.errors import InputError
 
 

@@ -11,9 +11,9 @@ from bench_rows import HEADER, plausible_rows, results_of, row, write_results
 from placewright.lab.bench.number_text import format_mean, format_number
 from placewright.lab.bench.paper import PAPER_ROWS, paper_row
 from placewright.lab.bench.report import read_report, write_tables
-from placewright.lab.bench.statistics import Mean
 from placewright.lab.bench.summaries import summaries
 from placewright.lab.commands.bench_report import report
+from placewright.lab.statistics import Mean
 from placewright.support.errors import InputError
 
 SMALL = [

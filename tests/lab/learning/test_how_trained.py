@@ -20,6 +20,12 @@ from placewright.methods.policy_file import find_policy
         ({"step": 100, "training": {"imitation_steps": 0}}, "REINFORCE"),
         ({"step": 100, "training": {"imitation_steps": 300}}, "imitation"),
         ({"step": 100, "training": {"imitation_steps": 99}}, "imitation, then REINFORCE"),
+        ({"step": 9, "training": {"imitation_steps": 0}, "learned": {"stopped": "grew"}}, "REINFORCE; learned nothing"),
+        (
+            {"step": 9, "training": {"imitation_steps": 0}, "learned": {"gain": 0.1, "gain_error": 0.2}},
+            "REINFORCE; no gain shown",
+        ),
+        ({"step": 9, "training": {"imitation_steps": 0}, "learned": {"gain": 0.1, "gain_error": 0.0}}, "REINFORCE"),
         ({"step": 100, "training": {}}, "not recorded"),
         ({"step": 100}, "not recorded"),
         ({"training": {"imitation_steps": 0}}, "not recorded"),

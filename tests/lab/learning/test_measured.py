@@ -7,7 +7,6 @@ import pytest
 from lab.learning.placer_cases import columns
 
 from placewright.lab.learning.environments.first_come import MeasuredEnvironment
-from placewright.lab.learning.placers.colocrl import ColocRl
 from placewright.lab.learning.placers.controls import RandomPlacement
 from placewright.lab.learning.placers.post import Post
 from placewright.problem import Problem
@@ -54,8 +53,6 @@ def test_what_does_not_fit_is_not_run() -> None:
     assert not environment.measure(np.zeros((2, 9), np.int32)).runs.any()
 
 
-def test_memory_is_not_measured_and_several_controllers_measure_nothing() -> None:
+def test_memory_is_not_measured() -> None:
     with pytest.raises(InputError, match="measured for the step time, not for peak-memory"):
         MeasuredEnvironment(slow_first_device, columns(3, objective="peak-memory"))
-    with pytest.raises(InputError, match="several controllers simulate; one alone"):
-        ColocRl(hidden=4, controllers=2, time_of=slow_first_device).solve(columns(3), SearchRun(Budget(evaluations=9)))

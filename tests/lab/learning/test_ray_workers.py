@@ -10,12 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab.learning.placer_cases import columns, task_of
-from lab.learning.test_distributed import facts, solved
 from test_trainer import CONFIGURATION, lines
 
-from placewright.lab.learning.checkpoint import Checkpoint
-from placewright.lab.learning.placers.colocrl import ColocRl
 from placewright.lab.learning.trainer import BEST, train
 from placewright.lab.learning.training_state import TrainingState
 from placewright.lab.learning.workers import RolloutTask, Workers, problem_sets_of
@@ -68,42 +64,3 @@ def test_actors_that_fail_or_die_end_the_training_with_a_sentence(data: Path, tm
         kill(worker.handle)  # type: ignore[attr-defined]
         with pytest.raises(PlacewrightError, match="a worker of the training has died; its last checkpoint goes on"):
             workers.gradients(weights, [RolloutTask(graph=0, imitates=False, seeds=(0, 1))])
-
-
-@pytest.mark.usefixtures("ray_cluster")
-def test_controllers_in_processes_of_their_own_come_to_the_plan_of_one_process() -> None:
-    settings: Any = {"controllers": 2, "updates": "deterministic", "evaluations": 60}
-    assert facts(solved(**settings, ray="local", workers=1)) == facts(solved(**settings))
-
-
-@pytest.mark.usefixtures("ray_cluster")
-def test_actors_that_are_killed_are_replaced_and_the_training_learns_the_same() -> None:
-    from placewright.lab.actors import LocalActors
-    from placewright.lab.learning.distributed.training import Training
-    from placewright.lab.ray_cluster import RayActors
-
-    method = ColocRl(hidden=8, samples=4, colocation=(), controllers=1, workers=1, updates="deterministic")
-    task = replace(task_of(columns(3)), evaluations=4 * 12)
-
-    def weights(training: Training, get: Any) -> Any:
-        return [part.tolist() for part in get(training.server.ask("snapshot")).weights]
-
-    with LocalActors() as here:
-        expected = Training(method, task, 1.0, here, Checkpoint(None, {}))
-        devices = [report.devices.tolist() for reports in expected.rounds() for report in reports]
-        found: list[Any] = []
-        with RayActors("local", 3) as there:
-            training = Training(method, task, 1.0, there, Checkpoint(None, {}))
-            rounds = training.rounds()
-            victims: list[Any] = [training.workers[0][0], training.controllers[0], training.server]
-            for victim in victims[:2]:
-                found += [report.devices.tolist() for report in next(rounds)]
-                kill(victim.handle)
-            found += [report.devices.tolist() for _ in range(10) for report in next(rounds)]
-            assert found == devices
-            assert weights(training, there.get) == weights(expected, here.get)
-            # The server's weights are those after ten updates where it is replaced; its two last steps are repeated.
-            training._left = 4 * 2
-            kill(victims[2].handle)
-            assert [report.devices.tolist() for reports in rounds for report in reports] == devices[10:]
-            assert weights(training, there.get) == weights(expected, here.get)

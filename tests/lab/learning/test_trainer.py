@@ -280,11 +280,10 @@ def test_a_training_that_cannot_learn_stops_and_says_so_again_when_it_is_asked_a
     def collapsed(self: Workers, weights: np.ndarray, tasks: object) -> list[GradientEstimate]:
         seen.append(len(seen))
         decided = Decisions(entropy=4.0, variation=0.2) if len(seen) <= 2 else Decisions(entropy=0.1, variation=0.01)
-        return [
-            GradientEstimate(
-                gradient=np.ones_like(weights), loss=0.0, rewards=(-1.0,), expected_reward=None, decisions=decided
-            )
-        ]
+        estimate = GradientEstimate(
+            gradient=np.ones_like(weights), loss=0.0, rewards=(-1.0,), expected_reward=None, decisions=decided
+        )
+        return [estimate] * CONFIGURATION.batch
 
     monkeypatch.setattr(Workers, "gradients", collapsed)
     configuration = replace(CONFIGURATION, steps=20, checkpoint_interval=1, validation_interval=1)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 torch = pytest.importorskip("torch", reason="the torch extra is not installed")
 
 from placewright.lab.learning.decisions import Decisions, decisions_of, mean_decisions  # noqa: E402
+from placewright.lab.learning.gain import DrawnRewards, Gain  # noqa: E402
 from placewright.lab.learning.regal.configuration import CONFIGURATIONS  # noqa: E402
 from placewright.lab.learning.regal.features import Features  # noqa: E402
 from placewright.lab.learning.regal.network import ValueNetwork  # noqa: E402
-from placewright.lab.learning.verdict import LINES, reason_to_stop, what_was_learned  # noqa: E402
+from placewright.lab.learning.verdict import LINES, reason_to_stop, verdict_on, what_was_learned  # noqa: E402
 
 
 def test_decisions_vary_by_the_distance_from_their_mean() -> None:
@@ -81,9 +84,69 @@ def test_what_was_learned_is_told_of_the_policy_that_is_kept() -> None:
         {"step": 2, "entropy": 3.0, "variation": 0.3, "reward": -0.9},
         {"step": 3, "entropy": 0.1, "variation": 0.01, "reward": -0.95},
     ]
-    expected = {"stopped": "x", "entropy": 3.0, "variation": 0.3, "first_reward": -1.0, "last_reward": -0.95}
-    assert what_was_learned(told, "x", 1) == expected
-    assert what_was_learned([], None, 1) == {"stopped": None}
+    expected = {"stopped": "x", "entropy": 3.0, "variation": 0.3, "gain": 0.1, "gain_error": 0.02}
+    assert what_was_learned(told, "x", 1, Gain(reward=0.1, error=0.02)) == expected
+    assert what_was_learned([], None, 1, None) == {"stopped": None}
+
+
+def test_a_gain_is_of_the_last_tenth_over_the_first_on_the_same_graphs() -> None:
+    # Of 20 steps the first two and the last two count. Graphs 0 and 2 are drawn in both tenths and gain 1 and 3; graph
+    # 5 is new at the end. With a copy of each, graphs 0 and 2 are two topologies: 2 +- 12.7 * 1.
+    drawn = DrawnRewards(first_step=0, steps=20, copies=1)
+    for step, graphs, rewards in (
+        (0, [0, 2], [(-5.0, -7.0), (-8.0,)]),
+        (7, [0, 2], [(9.0,), (9.0,)]),
+        (18, [0, 5], [(-5.0,), (0.0,)]),
+        (19, [2, 2], [(-4.0,), (-6.0,)]),
+    ):
+        drawn.add(step, graphs, rewards)
+    gain = drawn.gain()
+    assert gain is not None
+    assert gain.reward == pytest.approx(2)
+    assert gain.error == pytest.approx(12.7062)
+    again = DrawnRewards(first_step=0, steps=20, copies=1)
+    again.restore(drawn.state())
+    assert again.gain() == gain
+    assert DrawnRewards(first_step=0, steps=20, copies=1).gain() is None
+
+
+def test_steps_that_imitate_are_no_part_of_a_gain() -> None:
+    drawn = DrawnRewards(first_step=10, steps=30, copies=0)
+    drawn.add(0, [1, 2], [(), ()])
+    drawn.add(10, [1, 2], [(-1.0,), (-1.0,)])
+    drawn.add(29, [1, 2], [(-0.5,), (-0.5,)])
+    assert drawn.gain() == Gain(reward=0.5, error=0.0)
+
+
+def drawn_by(rewards: Callable[[int, NDArray[np.int64], np.random.Generator], NDArray[Any]], seed: int) -> Gain:
+    """What 200 steps of four of twenty graphs gain, which differ by far more than anything is learned."""
+    random = np.random.default_rng(seed)
+    drawn = DrawnRewards(first_step=0, steps=200, copies=0)
+    for step in range(200):
+        graphs = random.integers(20, size=4)
+        drawn.add(step, graphs.tolist(), [(reward,) for reward in rewards(step, graphs, random).tolist()])
+    gain = drawn.gain()
+    assert gain is not None
+    return gain
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_noise_and_constants_show_no_gain_and_what_learns_does(seed: int) -> None:
+    of_noise = drawn_by(lambda _, graphs, random: -1 - 0.1 * graphs + random.normal(0, 0.01, 4), seed)
+    constant = drawn_by(lambda _, graphs, random: -1 - 0.1 * graphs, seed)
+    learning = drawn_by(lambda step, graphs, random: -1 - 0.1 * graphs + 1e-4 * step + random.normal(0, 0.01, 4), seed)
+    verdicts = [
+        verdict_on(what_was_learned(lines(entropy=1.0, variation=0.2), None, LINES, gain))
+        for gain in (of_noise, constant, learning)
+    ]
+    assert verdicts == ["no gain shown", "no gain shown", ""]
+
+
+@pytest.mark.parametrize("variation", [0.0, 0.3])
+def test_a_training_that_was_stopped_has_failed_whatever_its_variation(variation: float) -> None:
+    exploded = lines(logit_rms=300.0, variation=variation)
+    learned = what_was_learned(exploded, reason_to_stop(exploded), LINES, Gain(reward=0.1, error=0.01))
+    assert verdict_on(learned) == "learned nothing"
 
 
 def test_lines_without_numbers_that_earlier_versions_wrote_stop_nothing() -> None:

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from placewright.lab.bench.number_text import format_mean, format_number
 from placewright.lab.bench.result_set import ResultSet
-from placewright.lab.bench.statistics import Mean
+from placewright.lab.statistics import Mean
 
 #: What a table's cell holds before it is written; None where there is nothing to say.
 Value = str | int | float | Mean | None

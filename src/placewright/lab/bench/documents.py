@@ -9,7 +9,7 @@ from typing import Any
 
 from placewright.lab.bench.columns import AnyTable, Column
 from placewright.lab.bench.result_set import ResultSet
-from placewright.lab.bench.statistics import Mean
+from placewright.lab.statistics import Mean
 from placewright.support.quantities import counted
 from placewright.support.spreadsheet import guarded
 

@@ -9,8 +9,8 @@ from placewright.lab.bench.figure_labels import Label, Polyline, place_labels
 from placewright.lab.bench.figure_style import QUIET, headline, looks, text_colour
 from placewright.lab.bench.result_set import ResultSet
 from placewright.lab.bench.solver_setting import format_evaluations
-from placewright.lab.bench.statistics import Mean
 from placewright.lab.bench.summaries import Summary
+from placewright.lab.statistics import Mean
 from placewright.support.quantities import counted
 
 #: (evaluations, mean improvement) in the sequence of evaluations.

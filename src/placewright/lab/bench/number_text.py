@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placewright.lab.bench.statistics import Mean
+from placewright.lab.statistics import Mean
 
 _MAX_DECIMALS = 4
 

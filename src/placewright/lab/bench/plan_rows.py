@@ -9,7 +9,7 @@ from placewright.lab.bench.protocol import Run, WrongPlanError
 from placewright.lab.bench.rows import Row
 from placewright.lab.learning.guided import Regal
 from placewright.lab.learning.learned_list.solver import LearnedList
-from placewright.lab.learning.verdict import is_constant
+from placewright.lab.learning.verdict import verdict_on
 from placewright.lab.methods import GUIDED
 from placewright.methods.policies import Policy, family_of
 from placewright.methods.policy_file import find_policy
@@ -85,8 +85,7 @@ UNKNOWN = "not recorded"
 
 def training_of(policy: Policy) -> str:
     """ "imitation", its family's algorithm ("REINFORCE", say), "imitation, then REINFORCE", that it is a rule, or that
-    its record does not say. A policy that decides alike for all ops, or of which no more is known than that its
-    training was stopped, is no evidence of what can be learned: "; learned nothing" says so."""
+    its record does not say. Behind a semicolon stands the verdict on its training, where there is one (verdict.py)."""
     if not policy.weights:
         return RULE
     training = policy.record.get("training")
@@ -101,6 +100,5 @@ def training_of(policy: Policy) -> str:
     algorithm = family_of(policy.family).algorithm
     how = f"imitation, then {algorithm}" if imitated else algorithm
     learned = policy.record.get("learned")
-    if isinstance(learned, dict) and (is_constant(learned) or (learned.get("stopped") and "variation" not in learned)):
-        return f"{how}; learned nothing"
-    return how
+    verdict = verdict_on(learned) if isinstance(learned, dict) else ""
+    return f"{how}; {verdict}" if verdict else how

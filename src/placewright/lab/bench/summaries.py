@@ -17,7 +17,7 @@ from placewright.lab.bench.solver_setting import (
     SolverSetting,
     setting_of,
 )
-from placewright.lab.bench.statistics import Mean, clustered_mean
+from placewright.lab.statistics import Mean, clustered_mean
 from placewright.support.errors import InputError, shown
 from placewright.support.quantities import counted
 

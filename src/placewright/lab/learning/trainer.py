@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from placewright.lab.datasets.problem_set import spread
 from placewright.lab.learning.checkpoint import Checkpoint
 from placewright.lab.learning.decisions import mean_decisions
+from placewright.lab.learning.gain import DrawnRewards
 from placewright.lab.learning.protocols import GradientEstimate
 from placewright.lab.learning.records import Records
 from placewright.lab.learning.training import TrainingConfiguration
@@ -82,7 +84,13 @@ def _train(
     digests = [problems.graphs.digest for problems in problem_sets.values()]
     checkpoint = Checkpoint(out / "checkpoint.pt", deciding_settings(configuration, seed, digests))
     state = TrainingState(configuration, seed)
-    checkpoint.read(state.restore)
+    drawn = DrawnRewards(configuration.imitation_steps, configuration.steps, problem_sets["train"].copies)
+
+    def restore(kept: dict[str, Any]) -> None:
+        state.restore(kept)
+        drawn.restore(kept["drawn"])
+
+    checkpoint.read(restore)
     if not (out / BEST).exists():
         state.best = None
     chosen = [unseen[index] for index in spread(len(unseen), configuration.validation_graphs)]
@@ -103,6 +111,7 @@ def _train(
         while state.step < configuration.steps and stopped is None:
             tasks = tasks_of(configuration, seed, state.step, graphs)
             found, norm = _step(state, workers, tasks, configuration.passes)
+            drawn.add(state.step - 1, [task.graph for task in tasks], [each.rewards for each in found])
             estimates += found
             norms.append(norm)
             facts = {**summary(estimates), "gradient_norm": float(np.mean(norms))}
@@ -110,7 +119,7 @@ def _train(
                 validate()
             if state.step % configuration.checkpoint_interval == 0 or state.step == configuration.steps:
                 records.add(state.step, facts)
-                checkpoint.write(state.state())
+                checkpoint.write({**state.state(), "drawn": drawn.state()})
                 estimates.clear()
                 norms.clear()
                 stopped = reason_to_stop(records.lines)
@@ -119,9 +128,9 @@ def _train(
                 on_progress(TrainingProgress(step=state.step, reward=reward, best=state.best, stopped=stopped))
         if state.best is None:
             validate()
-            checkpoint.write(state.state())
+            checkpoint.write({**state.state(), "drawn": drawn.state()})
         best = read_policy(out / BEST)
-        learned = what_was_learned(records.lines, stopped, best.record["step"])
+        learned = what_was_learned(records.lines, stopped, best.record["step"], drawn.gain())
         write_policy(replace(best, record={**best.record, "learned": learned}), out / BEST)  # type: ignore[type-var]
     return out / BEST
 

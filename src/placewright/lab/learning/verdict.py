@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from math import isfinite, nan
 from typing import Any
 
+from placewright.lab.learning.gain import Gain, gain_of
+
 #: Logits of trainings that learned stay below 20; of those that ended in constants they were 49 and more, and softmax
 #: has no gradient left (docs/lab/notes/policies.md). States say nothing of that where they are centred and scaled: a
 #: training that went on to depend on the op had 491,000 on the way, and logits of 0.2.
@@ -46,15 +48,22 @@ def facts_of(lines: Sequence[Line]) -> list[Line]:
     return [line for line in lines if isfinite(line.get("entropy", nan))]
 
 
-def what_was_learned(lines: Sequence[Line], stopped: str | None, step: int) -> dict[str, Any]:
-    """For the record of the policy of a step: how its decisions vary, and the mean drawn reward of the training at its
-    end beside that at the start."""
+def what_was_learned(lines: Sequence[Line], stopped: str | None, step: int, gain: Gain | None) -> dict[str, Any]:
+    """For the record of the policy of a step: how its decisions vary, and what the training gained in what it drew."""
     facts = facts_of(lines)
-    rewards = [line["reward"] for line in facts if "reward" in line]
     found: dict[str, Any] = {"stopped": stopped}
     if facts:
         of_policy = next((line for line in facts if line["step"] >= step), facts[-1])
         found |= {name: of_policy[name] for name in ("entropy", "variation") if name in of_policy}
-    if rewards:
-        found |= {"first_reward": rewards[0], "last_reward": rewards[-1]}
+    if gain is not None:
+        found |= {"gain": gain.reward, "gain_error": gain.error}
     return found
+
+
+def verdict_on(learned: Mapping[str, Any]) -> str:
+    """On a training, by what is recorded of it: "learned nothing" where it was stopped or decides alike for every op,
+    "no gain shown" where what it drew at its end is no better than at its beginning by more than noise; "" else."""
+    if learned.get("stopped") or is_constant(learned):
+        return "learned nothing"
+    gain = gain_of(learned)
+    return "no gain shown" if gain is not None and not gain.is_shown else ""

@@ -223,14 +223,9 @@ class Trying:
         self._drawn = list[float]()
 
     def measure(self, placements: NDArray[np.int32], found_by: str = "") -> Trials:
-        """Of as many of them as the budget has left, at least one."""
+        """Of as many of them as the budget has left, at least one. What has no name was drawn by a learner."""
         placements = placements[: max(1, self._run.evaluations_left)]
         trials = self.environment.measure(placements)
-        self.take(placements, trials, found_by, len(placements))
-        return trials
-
-    def take(self, placements: NDArray[np.int32], trials: Trials, found_by: str, evaluations: int) -> None:
-        """What was measured, whoever did it; evaluations: what it took. What has no name was drawn by a learner."""
         if not found_by:
             self._drawn.append(float(trials.cost.mean()))
         best = trials.best()
@@ -239,12 +234,13 @@ class Trying:
             label = f"{self._name}: {found_by}" if found_by else self._name
             self.solution = self.environment.solution(placements[best])
             self._run.offer(
-                self.environment.problem, self.solution, self._name, found_by=label, evaluations=evaluations
+                self.environment.problem, self.solution, self._name, found_by=label, evaluations=len(placements)
             )
         elif not self.environment.is_simulated:
-            self._run.spend(evaluations)
+            self._run.spend(len(placements))
         else:
-            self._run.report(self._name, self._best[1], self._best[0], evaluations=evaluations)
+            self._run.report(self._name, self._best[1], self._best[0], evaluations=len(placements))
+        return trials
 
     @property
     def mean_drawn_costs(self) -> list[float]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from placewright.lab.learning.placers.colocrl_settings import SequencePlacement
 from placewright.lab.learning.placers.placer import Learn
+from placewright.lab.learning.placers.sequence_placement import SequencePlacement
 
 if TYPE_CHECKING:
     from placewright.lab.learning.placers.placement_policy import PlacementPolicy

@@ -99,21 +99,17 @@ _PAPER = {
     "runtime-zoo": PolicyConfiguration(objective="step-time"),
     "peak-memory-zoo": PolicyConfiguration(objective="peak-memory", aggregation="mean", scheduling_levels=2),
 }
-#: Of each of them: a baseline (section 5.2), actions drawn in order (A.8), parts of the actions (A.12), other depths
-#: (figure 4), the elite bias of A.6. And what the paper has not: more actions, and decoders that leave less to chance
+#: Of each of them: a baseline (section 5.2), actions drawn in order (A.8), priorities alone (A.12), other depths
+#: (figure 4), the elite bias of A.6. And what the paper has not: decoders that leave less to chance
 #: (docs/lab/policies.md).
 _VARIATIONS: dict[str, dict[str, Any]] = {
     "sequence": {"network": "sequence"},
     "autoregressive": {"network": "autoregressive"},
-    "placement": {"scheduling_levels": 0},
     "scheduling": {"placement_levels": 0},
     **{f"rounds-{rounds}": {"rounds": rounds} for rounds in (0, 1, 2, 4, 8, 16)},
     "elite-bias": {"elite_bias_levels": 5},
-    "transfers": {"transfer_levels": 16},
     "lazy": {"decoder": "lazy"},
     "evict": {"decoder": "evict"},
-    "segment-fill": {"decoder": "segment-fill", "placement_levels": 0},
-    "earliest-finish": {"decoder": "earliest-finish", "placement_levels": 0},
 }
 _VARIED = {
     f"{name}-{variation}": replace(configuration, **changes)

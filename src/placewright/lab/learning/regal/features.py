@@ -82,7 +82,7 @@ def search_for_features(problem: Problem, seed: int, decoder: DecoderName) -> _c
 def context_after(problem: Problem, search: _core.Brkga, decoder: DecoderName, *, with_affinities: bool) -> Context:
     """What that search says of the problem."""
     share, position = search.mean_decisions()
-    source, target, edge = _edges(problem)
+    source, target, edge = edges_of(problem)
     fixed_op = fixed_op_of(problem, decoder)
     parts: list[NDArray[np.floating[Any]]] = [_memory_features(problem)]
     if problem.objective == "step-time":
@@ -182,7 +182,7 @@ def _one_hot(values: NDArray[np.generic]) -> NDArray[np.float64]:
     return marked
 
 
-def _edges(problem: Problem) -> tuple[Int, Int, Float]:
+def edges_of(problem: Problem) -> tuple[Int, Int, Float]:
     """One edge for each (producer, tensor, consumer): source, target and [size, is control, number of the tensor], the
     last two from 0 to 1. Controls that are no tensor are one of size 0 for each op that has successors by them."""
     lowered = problem.lowered

@@ -13,7 +13,6 @@ from placewright.lab.learning.protocols import Demonstration
 from placewright.lab.learning.regal.configuration import (
     CONFIGURATIONS,
     IN_THE_PAPER,
-    Normalisation,
     PolicyConfiguration,
 )
 from placewright.lab.learning.regal.expert import demonstrate, demonstrate_rule
@@ -167,9 +166,6 @@ _THE_PAPERS = {
     name: RegalTraining(policy=CONFIGURATIONS[name], augmentations=99 if "zoo" in name else 0) for name in IN_THE_PAPER
 }
 
-#: How states are normalised, by the end of a name.
-_STATES: Mapping[str, Normalisation] = {"": "none", "-centred": "graph"}
-
 
 def _under_other_readings(trainings: Mapping[str, RegalTraining]) -> dict[str, RegalTraining]:
     """Those on synthetic graphs, filtered for another reading of control dependencies (docs/semantics.md)."""
@@ -181,17 +177,6 @@ TRAININGS: dict[str, RegalTraining] = {
     **_OURS,
     **_under_other_readings(_OURS),
     **{f"{name}-paper": training for name, training in (_THE_PAPERS | _under_other_readings(_THE_PAPERS)).items()},
-    # On real networks of all sizes these take two days of a core (docs/lab/notes/policies.md), on small ones three
-    # hours. Where states are not centred, they failed there.
-    **{
-        f"{name}-paper-200-ops{end}": replace(
-            training, max_ops=200, policy=replace(training.policy, normalisation=normalisation)
-        )
-        for name, training in _THE_PAPERS.items()
-        for end, normalisation in _STATES.items()
-        if "zoo" in name
-    },
-    **{f"{name}-200-ops": replace(_OURS[name], max_ops=200) for name in ("runtime-zoo", "peak-memory-zoo")},
     # By rewards, with the features that rules see.
     **{
         f"{name}-rewards": _by_rewards(CONFIGURATIONS[name], is_zoo=True)

@@ -1,1 +1,0 @@
-"""ColocRL's learning by several controllers: a parameter server, controllers and their workers as actors."""
