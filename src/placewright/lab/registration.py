@@ -16,8 +16,8 @@ from placewright.lab.learning.regal import trainings as regal_trainings
 from placewright.lab.learning.regal.policy import RegalPolicy
 from placewright.lab.learning.rule.policy import found_rule, rule_names
 from placewright.lab.learning.shipped import named_policy, shipped_names
+from placewright.lab.memory_levels.solvers.table import MAP_SOLVERS, MAP_SOLVERS_OF_POLICIES
 from placewright.lab.methods import ENTRIES
-from placewright.memory_levels.solvers.table import MAP_SOLVERS, MAP_SOLVERS_OF_POLICIES
 from placewright.methods.policies import NAMED_POLICIES, PolicyFamily, add_families
 from placewright.methods.table import add_methods
 

@@ -21,10 +21,10 @@ from placewright.lab.bench.rows import Row, read_results
 from placewright.lab.bench.runner import plan_runs
 from placewright.lab.bench.suites import find_suite
 from placewright.lab.bench.work import Failure, Job
-from placewright.memory_levels.chips import load_chip
-from placewright.memory_levels.problem import MemoryProblem
-from placewright.memory_levels.run import BestMap, MapResult
-from placewright.memory_levels.solvers import table
+from placewright.lab.memory_levels.chips import load_chip
+from placewright.lab.memory_levels.problem import MemoryProblem
+from placewright.lab.memory_levels.run import BestMap, MapResult
+from placewright.lab.memory_levels.solvers import table
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError

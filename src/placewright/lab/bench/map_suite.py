@@ -17,16 +17,16 @@ from placewright.lab.bench.measure import LATENCY
 from placewright.lab.bench.protocol import Run, WrongPlanError
 from placewright.lab.bench.rows import Header, Row, now, processor
 from placewright.lab.bench.suite import suite_graphs
-from placewright.memory_levels.assemble import assemble_map
-from placewright.memory_levels.checker import check_map
-from placewright.memory_levels.chip import Chip
-from placewright.memory_levels.chips import load_chip
-from placewright.memory_levels.lowering import make_memory_problem
-from placewright.memory_levels.problem import MemoryProblem
-from placewright.memory_levels.record import MemoryMap
-from placewright.memory_levels.solvers.compiler import Compiler
-from placewright.memory_levels.solvers.greedy import DensityGreedy
-from placewright.memory_levels.solvers.table import make_map_solver
+from placewright.lab.memory_levels.assemble import assemble_map
+from placewright.lab.memory_levels.checker import check_map
+from placewright.lab.memory_levels.chip import Chip
+from placewright.lab.memory_levels.chips import load_chip
+from placewright.lab.memory_levels.lowering import make_memory_problem
+from placewright.lab.memory_levels.problem import MemoryProblem
+from placewright.lab.memory_levels.record import MemoryMap
+from placewright.lab.memory_levels.solvers.compiler import Compiler
+from placewright.lab.memory_levels.solvers.greedy import DensityGreedy
+from placewright.lab.memory_levels.solvers.table import make_map_solver
 from placewright.search.run.search_run import SearchRun
 from placewright.support.fields import Fields, placing, required
 
