@@ -87,12 +87,6 @@ def test_presets_load_and_say_where_their_numbers_come_from() -> None:
         load_chip("nnip")
 
 
-@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_bandwidth_that_is_none(rate: float) -> None:
-    with pytest.raises(InputError, match="level 'SRAM' has a bandwidth"):
-        chip_of(("SRAM", 100, rate), ("DRAM", 1000, 1e6))
-
-
 def test_nothing_is_fetched_early_from_the_fastest_level() -> None:
     level = MemoryLevel(name="A", capacity_bytes=10, bandwidth_bytes_per_s=1e6, is_prefetched=True)
     with pytest.raises(InputError, match="fastest"):

@@ -88,14 +88,6 @@ def test_a_map_is_checked_against_its_own_graph_only(tmp_path: Path, capsys: pyt
     assert "is for another graph than 'two-ops'" in err
 
 
-def test_a_map_is_no_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "map.json"
-    run(capsys, "map", RESNET, "--chip", "nnpi", "--solver", "h6", "-o", path)
-    code, _, err = run(capsys, "export", path, "--to", "dot")
-    assert code == 2
-    assert "is a memory map, which is exported to csv or device-map, not to dot" in err
-
-
 def test_a_map_is_exported_as_a_table_of_its_tensors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = map_memory(two_ops(), "nnpi", solver="marginal")
     found.save(tmp_path / "map.json")

@@ -55,7 +55,7 @@ def assemble_map(
 
 
 def _ops(problem: MemoryProblem, levels: Levels, compiler: Levels) -> tuple[MappedOp, ...]:
-    times, before = problem.details(levels)[0], problem.details(compiler)[0]
+    times, before = problem.op_times(levels), problem.op_times(compiler)
     return tuple(
         MappedOp(
             name=problem.graph.ops[index].name,

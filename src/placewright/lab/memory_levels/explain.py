@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -118,12 +118,17 @@ def explain_map(found: MemoryMap) -> MapExplanation:
 
 def transitions(found: MemoryMap, *, weights: bool | None = None) -> tuple[tuple[int, ...], ...]:
     """Bytes of tensors by the compiler's level and the map's, of weights or activations only where that is said."""
+    told = [tensor for tensor in found.tensors if weights is None or tensor.is_weight == weights]
     size = len(found.chip.levels)
-    matrix = np.zeros((size, size), np.int64)
-    for tensor in found.tensors:
-        if weights is None or tensor.is_weight == weights:
-            matrix[tensor.compiler_level, tensor.level] += tensor.size_bytes
-    return tuple(tuple(int(value) for value in row) for row in matrix)
+    return _bytes_moved(((t.compiler_level, t.level, t.size_bytes) for t in told), size, size)
+
+
+def _bytes_moved(moves: Iterable[tuple[int, int, int]], num_rows: int, num_columns: int) -> tuple[tuple[int, ...], ...]:
+    """The sum of the bytes by origin and destination."""
+    matrix = [[0] * num_columns for _ in range(num_rows)]
+    for origin, destination, size in moves:
+        matrix[origin][destination] += size
+    return tuple(map(tuple, matrix))
 
 
 def _level_use(found: MemoryMap, level: int) -> LevelUse:
@@ -319,12 +324,10 @@ def compare_maps(first: MemoryMap, second: MemoryMap) -> MapComparison:
             "tells which is wrong"
         )
     names = first.chip.level_names, second.chip.level_names
-    matrix = np.zeros((len(names[0]), len(names[1])), np.int64)
-    moved: list[TensorMove] = []
-    for one, other in zip(first.tensors, second.tensors, strict=True):
-        matrix[one.level, other.level] += other.size_bytes
-        if names[0][one.level] != names[1][other.level]:
-            moved.append(_move(second, other, names[0][one.level]))
+    pairs = list(zip(first.tensors, second.tensors, strict=True))
+    sizes = [(one.level, other.level, other.size_bytes) for one, other in pairs]
+    origins = [(other, names[0][one.level]) for one, other in pairs]
+    moved = [_move(second, other, origin) for other, origin in origins if origin != names[1][other.level]]
     moved.sort(key=lambda move: -move.size_bytes)
     both = [name for name in names[0] if name in names[1]]
     return MapComparison(
@@ -332,7 +335,7 @@ def compare_maps(first: MemoryMap, second: MemoryMap) -> MapComparison:
         chips=(first.chip.name, second.chip.name),
         solvers=(first.solver, second.solver),
         peak_bytes={name: (_peak(first, name), _peak(second, name)) for name in both},
-        transitions=tuple(tuple(int(value) for value in row) for row in matrix),
+        transitions=_bytes_moved(sizes, len(names[0]), len(names[1])),
         num_moves=len(moved),
         moves=tuple(moved[:_MAX_MOVES]),
     )

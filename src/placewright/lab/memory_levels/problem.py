@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -138,16 +137,9 @@ class MemoryProblem:
         """The map with every tensor in the slowest level, which always fits."""
         return np.full(self.num_tensors, self.num_levels - 1, np.uint8)
 
-    def details(self, levels: Levels) -> tuple[Int64, Int64]:
-        """Of a map that fits: the time of each op in ps, and bytes in use, [levels, ops]."""
-        map_ = self._checked(np.asarray(levels)[None])[0]
-        times, in_use = self.core.details(map_)
-        total = np.zeros(self.num_ops + 1, np.int64)
-        np.add.at(total, self.first, self.size_bytes)
-        np.add.at(total, self.last + 1, -self.size_bytes)
-        faster = in_use.reshape(self.num_levels - 1, self.num_ops)
-        slowest = np.cumsum(total)[:-1] - faster.sum(axis=0)
-        return times, np.vstack([faster, slowest[None]])
+    def op_times(self, levels: Levels) -> Int64:
+        """The time of each op in ps, of a map that fits."""
+        return self.core.details(self._checked(np.asarray(levels)[None])[0])[0]
 
     def _checked(self, maps: Levels) -> Levels:
         array = np.asarray(maps)
@@ -163,8 +155,3 @@ class MemoryProblem:
                 f"a map names level {worst}; the levels of '{self.chip.name}' are 0 to {self.num_levels - 1}"
             )
         return np.ascontiguousarray(array, np.uint8)
-
-
-def level_names(problem: MemoryProblem, levels: Sequence[int] | Levels) -> list[str]:
-    """The name of each tensor's level."""
-    return [problem.chip.level_names[int(level)] for level in levels]

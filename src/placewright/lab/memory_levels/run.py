@@ -70,16 +70,8 @@ class BestMap:
             self.found_by = found_by or self.solver
         self.run.report(self.solver, self.latency_ps, 0, evaluations=evaluations)
 
-    def result(
-        self,
-        stopped_because: StopReason,
-        *,
-        configuration: Mapping[str, Any] | None = None,
-        bound_ps: int = 0,
-        bound_reason: str = "",
-        baselines: Mapping[str, int] | None = None,
-    ) -> MapResult:
-        """What the solver returns."""
+    def result(self, stopped_because: StopReason, **beside: Any) -> MapResult:
+        """What the solver returns. beside: fields of the result that are not in the run: configuration, bounds."""
         if self.levels is None:
             raise InputError(f"solver '{self.solver}' made no map")
         return MapResult(
@@ -91,9 +83,6 @@ class BestMap:
             seconds=self.run.seconds,
             stopped_because=stopped_because,
             seed=self.run.seed,
-            configuration=configuration or {},
             trace=tuple(self.run.trace),
-            bound_ps=bound_ps,
-            bound_reason=bound_reason,
-            baselines=baselines or {},
+            **beside,
         )
