@@ -1,5 +1,5 @@
-"""What the laboratory adds to the product's tables, and its learners to those of maps; the entry point `lab` of the group
-`placewright.extensions`."""
+"""What the laboratory adds to the product's tables, and its learners to that of maps; the entry point `lab` of the
+group `placewright.extensions`."""
 
 from __future__ import annotations
 

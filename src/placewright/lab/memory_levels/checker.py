@@ -1,7 +1,7 @@
 """An independent, slow check of a map: its tensors, times and memory from the graph and the chip alone.
 
-It shares the model with the core (docs/lab/memory-levels.md) and no code but the formulas of what an op computes and the
-bound that no map is below, which is made anew.
+It shares the model with the core (docs/lab/memory-levels.md) and no code but the formulas of what an op computes and
+the bound that no map is below, which is made anew.
 """
 
 from __future__ import annotations
