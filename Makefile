@@ -21,7 +21,7 @@ COVERED := --cov=placewright --cov-branch --cov-report=term:skip-covered
 test: $(VENV)/dev $(VENV)/system
 	$(BIN)/python -m pytest -m "not long and not lab" -n 2 $(if $(COVERAGE),$(COVERED))
 
-# Of the laboratory: learning, sets of graphs, tables, peers, and the commands for them.
+# Of the laboratory: learning, sets of graphs, tables, peers, maps to memory levels, and the commands for them.
 test-lab: $(VENV)/dev $(VENV)/system
 	$(BIN)/python -m pytest -m "lab and not long" -n 2 $(if $(COVERAGE),$(COVERED) --cov-append)
 

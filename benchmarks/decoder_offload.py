@@ -18,11 +18,11 @@ from itertools import product
 import numpy as np
 from decoder_graphs import DECODERS, decoder_step
 
-from placewright.memory_levels.chips import load_chip
-from placewright.memory_levels.compilers import COMPILERS
-from placewright.memory_levels.lowering import make_memory_problem
-from placewright.memory_levels.problem import Levels, MemoryProblem
-from placewright.memory_levels.solvers.table import make_map_solver
+from placewright.lab.memory_levels.chips import load_chip
+from placewright.lab.memory_levels.compilers import COMPILERS
+from placewright.lab.memory_levels.lowering import make_memory_problem
+from placewright.lab.memory_levels.problem import Levels, MemoryProblem
+from placewright.lab.memory_levels.solvers.table import make_map_solver
 from placewright.search.run.budget import UNLIMITED, Budget
 from placewright.search.run.search_run import SearchRun
 

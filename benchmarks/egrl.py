@@ -26,12 +26,12 @@ from placewright.lab.learning.algorithms.egrl import Egrl
 from placewright.lab.learning.egrl.settings import GradientSettings, Mode
 from placewright.lab.learning.egrl.solvers import MapLearner, policy_of
 from placewright.lab.learning.environments.memory_map import MemoryMapEnvironment
-from placewright.memory_levels.chips import load_chip
-from placewright.memory_levels.compilers import BASELINE, COMPILERS
-from placewright.memory_levels.lowering import make_memory_problem
-from placewright.memory_levels.problem import MemoryProblem
-from placewright.memory_levels.run import MapSolver
-from placewright.memory_levels.solvers.table import MAP_SOLVERS, make_map_solver
+from placewright.lab.memory_levels.chips import load_chip
+from placewright.lab.memory_levels.compilers import BASELINE, COMPILERS
+from placewright.lab.memory_levels.lowering import make_memory_problem
+from placewright.lab.memory_levels.problem import MemoryProblem
+from placewright.lab.memory_levels.run import MapSolver
+from placewright.lab.memory_levels.solvers.table import MAP_SOLVERS, make_map_solver
 from placewright.methods.policy_file import write_policy
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun

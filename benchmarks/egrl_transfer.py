@@ -23,10 +23,10 @@ from placewright.lab.datasets.fused.networks import fused_network
 from placewright.lab.learning.egrl.network import PolicyNetwork, torch_seed, weights_of
 from placewright.lab.learning.egrl.policy import MapPolicy, MapPolicyConfiguration
 from placewright.lab.learning.egrl.solvers import MapLearner
-from placewright.memory_levels.chips import load_chip
-from placewright.memory_levels.compilers import BASELINE, COMPILERS
-from placewright.memory_levels.lowering import make_memory_problem
-from placewright.memory_levels.problem import MemoryProblem
+from placewright.lab.memory_levels.chips import load_chip
+from placewright.lab.memory_levels.compilers import BASELINE, COMPILERS
+from placewright.lab.memory_levels.lowering import make_memory_problem
+from placewright.lab.memory_levels.problem import MemoryProblem
 from placewright.methods.policy_file import read_policy
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun

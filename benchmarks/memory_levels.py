@@ -18,12 +18,12 @@ import numpy as np
 
 from placewright.importers.graph_set import write_graph_set
 from placewright.lab.datasets.fused.networks import FUSED, fused_network
-from placewright.memory_levels.chips import load_chip
-from placewright.memory_levels.compilers import BASELINE, COMPILERS
-from placewright.memory_levels.lowering import make_memory_problem
-from placewright.memory_levels.problem import MemoryProblem
-from placewright.memory_levels.run import MapResult
-from placewright.memory_levels.solvers.table import make_map_solver
+from placewright.lab.memory_levels.chips import load_chip
+from placewright.lab.memory_levels.compilers import BASELINE, COMPILERS
+from placewright.lab.memory_levels.lowering import make_memory_problem
+from placewright.lab.memory_levels.problem import MemoryProblem
+from placewright.lab.memory_levels.run import MapResult
+from placewright.lab.memory_levels.solvers.table import make_map_solver
 from placewright.search.run.budget import UNLIMITED, Budget
 from placewright.search.run.search_run import SearchRun
 

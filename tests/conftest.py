@@ -3,9 +3,11 @@ data is not at hand."""
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import imported
 import pytest
@@ -82,3 +84,18 @@ def ray_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         connection = connect("local", 5)
         yield
         connection.end([])
+
+
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    executable = next((path for name in CHROMIUM_NAMES if (path := shutil.which(name))), None)
+    if executable is None:
+        pytest.skip(f"none of {', '.join(CHROMIUM_NAMES)} is installed")
+    with playwright.sync_playwright() as session:
+        launched = session.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        yield launched
+        launched.close()

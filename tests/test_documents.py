@@ -10,8 +10,8 @@ import pytest
 from placewright import cli
 from placewright.importers import graph_set, json_graph
 from placewright.lab.bench import rows
+from placewright.lab.memory_levels.record import SCHEMA_VERSION as MAP_VERSION
 from placewright.machines import load_machine
-from placewright.memory_levels.record import SCHEMA_VERSION as MAP_VERSION
 from placewright.methods import policy_file
 from placewright.plans.record import SCHEMA_VERSION as PLAN_VERSION
 

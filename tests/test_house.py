@@ -24,7 +24,6 @@ ROWS = (
     {"bounds"},
     {"search"},
     {"rematerialization"},
-    {"memory_levels"},
     {"methods"},
     {"plans"},
     {"verification"},
@@ -35,6 +34,7 @@ ROWS = (
     {"__init__", "cli", "__main__"},
     # The laboratory, which nothing of the product imports.
     {"lab.__init__", "lab.actors", "lab.processes", "lab.ray_cluster", "lab.statistics", "lab.peers"},
+    {"lab.memory_levels"},
     {"lab.datasets"},
     {"lab.learning"},
     {"lab.methods"},

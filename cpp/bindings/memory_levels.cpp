@@ -199,7 +199,7 @@ void bind_level_searches(nb::module_& m) {
 
 void bind_memory_levels(nb::module_& m) {
     using nb::arg;
-    nb::class_<LevelProblem>(m, "LevelProblem", "Tensors, levels and ops; see placewright.memory_levels.problem.")
+    nb::class_<LevelProblem>(m, "LevelProblem", "Tensors, levels and ops; see placewright.lab.memory_levels.problem.")
         .def(nb::new_(&make_level_problem), nb::kw_only(), arg("size").noconvert(), arg("first").noconvert(),
              arg("last").noconvert(), arg("is_weight").noconvert(), arg("capacity").noconvert(),
              arg("latency_ps").noconvert(), arg("inverse_rate").noconvert(), arg("is_prefetched").noconvert(),

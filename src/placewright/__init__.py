@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from placewright.api.fitting import fit
     from placewright.api.frontiers import frontier
     from placewright.api.functions import inspect, load, plan, save
-    from placewright.api.maps import MemoryMap, load_map, map_memory
     from placewright.api.onnx_running import compile_onnx
     from placewright.api.ordering import inductor_pass
     from placewright.api.questions import Plan
@@ -40,7 +39,6 @@ __all__ = [
     "InputError",
     "Link",
     "Machine",
-    "MemoryMap",
     "MissingExtraError",
     "Op",
     "PlacewrightError",
@@ -61,8 +59,6 @@ __all__ = [
     "load",
     "load_graph",
     "load_machine",
-    "load_map",
-    "map_memory",
     "offload_states",
     "plan",
     "profile",
@@ -78,7 +74,6 @@ _MODULE_OF = {
     **dict.fromkeys(("inspect", "load", "plan", "save"), "placewright.api.functions"),
     **dict.fromkeys(("compile", "profile"), "placewright.api.running"),
     "inductor_pass": "placewright.api.ordering",
-    **dict.fromkeys(("MemoryMap", "load_map", "map_memory"), "placewright.api.maps"),
     **dict.fromkeys(("Graph", "Op", "Tensor"), "placewright.graph"),
     **dict.fromkeys(("Device", "Link", "Machine"), "placewright.machine"),
     **dict.fromkeys(("load_graph", "save_graph"), "placewright.importers"),

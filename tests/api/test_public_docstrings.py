@@ -12,7 +12,8 @@ import placewright
 from placewright.analysis.frontier import Frontier, FrontierPoint, Rival
 from placewright.api.questions import Answer, Check
 from placewright.costs.estimate import TimeSources
-from placewright.memory_levels import record as map_record
+from placewright.lab import memory_levels
+from placewright.lab.memory_levels import record as map_record
 from placewright.plans import record
 from placewright.problem.objective import Metrics
 
@@ -22,6 +23,7 @@ RETURNED += [Frontier, FrontierPoint, Rival]
 RETURNED += [map_record.MappedOp, map_record.MappedTensor, map_record.MemoryMap]
 RETURNED += [record.MemoryCurve, record.BaselineOutcome, record.OneDevice, record.Plan]
 PUBLIC = {name: getattr(placewright, name) for name in placewright.__all__ if name != "__version__"}
+PUBLIC |= {name: getattr(memory_levels, name) for name in memory_levels.__all__}
 CLASSES = {one.__qualname__: one for one in [*PUBLIC.values(), *RETURNED] if inspect.isclass(one)}
 
 

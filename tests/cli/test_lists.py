@@ -17,15 +17,14 @@ import typer
 from command_line import Placewright
 
 from placewright.cli.app import EXAMPLES, whole_app
-from placewright.cli.schemas import TYPES, schema_of
+from placewright.cli.schemas import all_types, schema_of
 from placewright.lab.commands import EXAMPLES as LAB_EXAMPLES
-from placewright.lab.commands.schemas import TYPES as LAB_TYPES
 from placewright.lab.learning.regal.trainings import TRAININGS
 from placewright.lab.learning.shipped import shipped_names
 from placewright.methods.table import ENTRIES, METHODS
 
 ALL_EXAMPLES = {**EXAMPLES, **LAB_EXAMPLES}
-ALL_TYPES = {**TYPES, **LAB_TYPES}
+ALL_TYPES = all_types()
 
 
 def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:

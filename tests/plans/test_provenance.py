@@ -1,4 +1,4 @@
-"""What plans and maps record of where they are from is data: code that they name is not run."""
+"""What plans record of where they are from is data: code that they name is not run."""
 
 from __future__ import annotations
 
@@ -14,41 +14,37 @@ from placewright import cli
 from placewright.importers import save_graph
 from placewright.support.errors import InputError
 
-MAP = 'mac_rate = 1e9\nvector_rate = 1e9\nlevels = [{name = "A", capacity = "1GiB", bandwidth = "1GB/s"}]\n'
-#: Commands that look for what a file was made from; the last word is for where they name it.
+#: Commands that look for what a plan was made from; the last word is for where they name it.
 OF_PLANS = (
     ["explain", "plan.json", "--op", "a", "--model"],
     ["export", "plan.json", "--to", "pipelining", "-o", "out"],
     ["export", "plan.json", "--to", "device-map", "-o", "out"],
 )
-OF_MAPS = (["explain", "map.json", "--op", "a", "--model"],)
 #: Commands that never need it.
-WITHOUT = ("show {}", "explain {}", "diff {} {}", "check graph.json {}", "export {} --to csv -o out")
+WITHOUT = (
+    *("show plan.json", "explain plan.json", "diff plan.json plan.json"),
+    *("check graph.json plan.json", "export plan.json --to csv -o out"),
+)
 
 Change = Callable[[str, str], None]
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A plan and a map of one graph, and beside them code that leaves a trace when it is run."""
+    """A plan, and beside it code that leaves a trace when it is run."""
     monkeypatch.chdir(tmp_path)
     graph = graph_of({"a": ("", 10), "b": ("a", 10)})
     save_graph(graph, "graph.json")
-    Path("chip.toml").write_text(MAP)
     placewright.plan("graph.json", "2xp100", evaluations=5).save("plan.json")
-    placewright.map_memory("graph.json", "chip.toml", solver="density").save("map.json")
     Path("net.py").write_text("open('trace', 'a').write('run')\ndef build():\n    raise RuntimeError('built')\n")
     return tmp_path
 
 
 def record(model: str, **more: object) -> None:
-    """Makes the plan and the map say that they were made from the model."""
-    for name in ("plan.json", "map.json"):
-        document = json.loads(Path(name).read_text())
-        document["configuration"] |= {"model": model, **more}
-        # One key a line, as they are written: by their beginning maps are told from plans.
-        lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in document.items()]
-        Path(name).write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    """Makes the plan say that it was made from the model."""
+    document = json.loads(Path("plan.json").read_text())
+    document["configuration"] |= {"model": model, **more}
+    Path("plan.json").write_text(json.dumps(document))
 
 
 def said(capsys: pytest.CaptureFixture[str], words: list[str]) -> tuple[int, str]:
@@ -58,14 +54,13 @@ def said(capsys: pytest.CaptureFixture[str], words: list[str]) -> tuple[int, str
 @pytest.mark.parametrize("model", ["net.py:build", "net.py", "./net.py:build", "{}/net.py:build", "absent.py:build"])
 def test_code_that_a_file_records_is_not_run(model: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record(model := model.format(folder))
-    for words in [text.format(file, file).split() for text in WITHOUT for file in ("plan.json", "map.json")]:
-        said(capsys, words)
-    for words in (*OF_PLANS, *OF_MAPS):
+    for command in WITHOUT:
+        said(capsys, command.split())
+    for words in OF_PLANS:
         code, error = said(capsys, words[:4] if words[0] == "explain" else words)
         assert (code, "Traceback" in error) == (2, False)
-    for ask in (placewright.load("plan.json").check, placewright.load_map("map.json").check):
-        with pytest.raises(InputError, match="code that a file records is never run"):
-            ask()
+    with pytest.raises(InputError, match="code that a file records is never run"):
+        placewright.load("plan.json").check()
     assert not Path("trace").exists()
 
 
@@ -76,7 +71,6 @@ def test_the_sentence_says_how_the_command_at_hand_names_the_code(
     was = "was made from 'my net.py:build', and code that a file records is never run; name it to have it run: "
     for words, how in (
         (OF_PLANS[0][:-1], "explain PLAN --op NAME --model 'my net.py:build', in Python explain_op(name, 'my net"),
-        (OF_MAPS[0][:-1], "explain MAP --op NAME --model 'my net.py:build', in Python explain_op(name, 'my net"),
         (OF_PLANS[1], "export PLAN 'my net.py:build' --to pipelining, in Python export_plan(plan, 'pipelining', "),
     ):
         assert was + how in said(capsys, list(words))[1]
@@ -85,7 +79,7 @@ def test_the_sentence_says_how_the_command_at_hand_names_the_code(
 
 
 def test_code_that_the_command_names_is_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for number, words in enumerate((*OF_PLANS, *OF_MAPS), 1):
+    for number, words in enumerate(OF_PLANS, 1):
         code, error = said(capsys, [*words, "net.py:build"])
         assert (code, "'net.py:build' failed: RuntimeError: built (net.py:3)" in error) == (2, True)
         assert Path("trace").read_text() == "run" * number
@@ -97,8 +91,7 @@ def test_a_recorded_graph_is_read_again(folder: Path, capsys: pytest.CaptureFixt
     Path("graph.json").rename("nets.py/x.py")
     for source in ("nets.py", "nets.py:x.py"):
         record(source)
-        for words in (OF_PLANS[0][:-1], OF_MAPS[0][:-1]):
-            assert said(capsys, list(words)) == (0, "")
+        assert said(capsys, OF_PLANS[0][:-1]) == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +101,7 @@ def test_a_recorded_file_of_times_is_data_too(
     more: dict[str, object], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record("graph.json", **more)
-    for words in (*OF_PLANS, *OF_MAPS):
+    for words in OF_PLANS:
         code, error = said(capsys, words[:4] if words[0] == "explain" else words)
         assert code in (0, 2)
         assert "Traceback" not in error

@@ -1,8 +1,7 @@
-"""A headless Chromium for the tests that look at the page."""
+"""The page of a plan, open in a browser."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,19 +25,6 @@ for (const name of ['fillRect', 'strokeRect', 'rect', 'lineTo', 'moveTo', 'fill'
   };
 }
 """
-CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    executable = next((path for name in CHROMIUM_NAMES if (path := shutil.which(name))), None)
-    if executable is None:
-        pytest.skip(f"none of {', '.join(CHROMIUM_NAMES)} is installed")
-    with playwright.sync_playwright() as session:
-        launched = session.chromium.launch(executable_path=executable, args=["--no-sandbox"])
-        yield launched
-        launched.close()
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from placewright.cli import (
     devices,
     fitting,
     lists,
-    mapping,
     planning,
     plans,
     running,
@@ -30,11 +29,6 @@ EXAMPLES: Mapping[str, Mapping[str, str]] = {
     "fit": {
         "placewright fit example:inception-v3-train -d p100": "limit against step time, beside block checkpointing",
         "placewright fit net.py:build -d h100 --training --report fit.html": "a module, and a chart",
-    },
-    "map": {
-        "placewright map example:resnet50-int8 --chip nnpi -o map.json": "tensors of ResNet-50 to SRAM, LLC and DRAM",
-        "placewright map model.onnx --chip nnpi --time-limit 10s --report r.html": "any model, as int8",
-        "placewright map example:resnet50-int8 --chip nnpi --solver h6": "what a compiler would do",
     },
     "inspect": {
         "placewright inspect model.onnx -d 2xh100": "what it costs, where it fits",
@@ -112,7 +106,6 @@ def options(
 
 app.command("plan")(planning.plan)
 app.command("fit")(fitting.fit)
-app.command("map")(mapping.map_command)
 app.command("inspect")(plans.inspect)
 app.command("show")(plans.show)
 app.command("explain")(plans.explain)

@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
+from placewright.cli.extensions import kind_of
 from placewright.cli.options import Dims, Json, Measured, Model, PlanFile, Quiet, Training, parse_dims
 from placewright.cli.printing import emit, print_found
 from placewright.support.errors import InputError, did_you_mean
 from placewright.support.files import write_atomically
 
-if TYPE_CHECKING:
-    from placewright.memory_levels.record import MemoryMap
-    from placewright.plans.record import Plan
-
 
 def show(plan_file: PlanFile, as_json: Json = False) -> int:
     """A plan's table, as `plan` prints it, or a memory map's."""
-    from placewright.memory_levels.file import is_map_file, read_map
     from placewright.plans.file import read_plan
-    from placewright.terminal.map_summary import map_summary
-    from placewright.terminal.map_tables import map_tables
     from placewright.terminal.plan_summary import plan_summary
     from placewright.terminal.plan_table import plan_table
 
-    if is_map_file(plan_file):
-        found = read_map(plan_file)
-        print_found(map_summary(found), map_tables(found), as_json)
+    if kind := kind_of(plan_file):
+        print_found(*kind.show(plan_file), as_json)
     else:
         plan = read_plan(plan_file)
         print_found(plan_summary(plan), plan_table(plan), as_json)
@@ -53,23 +46,13 @@ def explain(
 ) -> int:
     """Why a plan or a memory map costs what it costs."""
     from placewright.analysis.explain import explain as explain_plan
-    from placewright.api.maps import why_in_level
     from placewright.api.questions import why_there
-    from placewright.memory_levels.explain import explain_map
-    from placewright.memory_levels.file import is_map_file, read_map
     from placewright.plans.file import read_plan
     from placewright.terminal.explain_tables import explain_tables
-    from placewright.terminal.map_tables import map_explanation_tables, map_op_tables
     from placewright.terminal.op_tables import op_tables
 
-    if is_map_file(plan_file):
-        found = read_map(plan_file)
-        if op is not None:
-            in_level = why_in_level(found, op, model, name=f"'{plan_file}'")
-            print_found(in_level, map_op_tables(in_level), as_json)
-        else:
-            of_map = explain_map(found)
-            print_found(of_map, map_explanation_tables(found, of_map), as_json)
+    if kind := kind_of(plan_file):
+        print_found(*kind.explain(plan_file, op, model), as_json)
         return 0
     plan = read_plan(plan_file)
     if op is not None:
@@ -90,16 +73,12 @@ def diff(
 ) -> int:
     """Two plans, or two memory maps, for one graph side by side."""
     from placewright.analysis.comparison import compare
-    from placewright.memory_levels.explain import compare_maps
-    from placewright.memory_levels.file import is_map_file, read_map
     from placewright.plans.file import read_plan
     from placewright.terminal.diff_tables import diff_tables
-    from placewright.terminal.map_tables import map_diff_tables
 
-    if is_map_file(first) and is_map_file(second):
-        maps = read_map(first), read_map(second)
-        moved = compare_maps(*maps)
-        print_found(moved, map_diff_tables(*maps, moved), as_json)
+    kind = kind_of(first)
+    if kind is not None and kind == kind_of(second):
+        print_found(*kind.diff(first, second), as_json)
     else:
         plans = read_plan(first), read_plan(second)
         changed = compare(*plans)
@@ -146,8 +125,7 @@ def export(
 ) -> int:
     """Write a plan or a memory map for another tool."""
     from placewright.cli.outputs import check_outputs
-    from placewright.export import MAP_TARGETS, TARGETS, require_alignment, told_of_export, write_export
-    from placewright.memory_levels.file import is_map_file, read_map
+    from placewright.export import TARGETS, require_alignment, told_of_export, write_export
     from placewright.plans.file import read_plan
     from placewright.support.errors import printable
 
@@ -157,11 +135,11 @@ def export(
     stem = plan_file.name.removesuffix(".gz").removesuffix(".json")
     path = output or plan_file.with_name(stem + TARGETS[to].suffix)
     check_outputs({"--output": path}, inputs=[plan_file, model])
-    if is_map_file(plan_file):
-        if to not in MAP_TARGETS:
-            kinds = " or ".join(MAP_TARGETS)
-            raise InputError(f"'{plan_file}' is a memory map, which is exported to {kinds}, not to {to}")
-        write_atomically(path, MAP_TARGETS[to](read_map(plan_file)))
+    if kind := kind_of(plan_file):
+        if to not in kind.targets:
+            what, targets = kind.name.replace("-", " "), " or ".join(kind.targets)
+            raise InputError(f"'{plan_file}' is a {what}, which is exported to {targets}, not to {to}")
+        write_atomically(path, kind.targets[to](plan_file))
         emit(str(path))
         return 0
     plan = read_plan(plan_file)
@@ -197,19 +175,16 @@ def inspect(
 
 def check(model: Model, plan_file: PlanFile, dim: Dims = None, measured: Measured = None, as_json: Json = False) -> int:
     """Simulate a plan or a memory map anew; a wrong one exits with 1."""
-    from placewright.api.maps import judge_map
     from placewright.api.questions import judge
-    from placewright.memory_levels.file import is_map_file, read_map
     from placewright.plans.file import read_plan
     from placewright.terminal.check_table import check_table
 
-    dims, name = parse_dims(dim), f"'{plan_file}'"
-    read: Plan | MemoryMap
-    if is_map_file(plan_file):
-        read = read_map(plan_file)
-        found = judge_map(read, model, dims=dims, name=name)
+    dims = parse_dims(dim)
+    if kind := kind_of(plan_file):
+        found, tables = kind.check(plan_file, model, dims)
     else:
-        read = read_plan(plan_file)
-        found = judge(read, model, dims=dims, measured=measured, name=name)
-    print_found(found, check_table(read, found.problems, found.unchecked), as_json)
+        plan = read_plan(plan_file)
+        found = judge(plan, model, dims=dims, measured=measured, name=f"'{plan_file}'")
+        tables = check_table(plan, found.problems, found.unchecked)
+    print_found(found, tables, as_json)
     return 0 if found.correct else 1

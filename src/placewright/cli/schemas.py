@@ -18,10 +18,8 @@ from placewright.api.questions import Check
 from placewright.cli import extensions
 from placewright.execution.comparison import OnnxComparison, PlanRun, RunComparison
 from placewright.execution.profile_summary import ProfileSummary
-from placewright.memory_levels.explain import MapComparison, MapExplanation, MapOpExplanation
 from placewright.methods.table import MethodSummary
 from placewright.support.errors import InputError, did_you_mean
-from placewright.terminal.map_summary import MapSummary
 from placewright.terminal.plan_summary import PlanSummary
 
 
@@ -146,13 +144,12 @@ class KnownDevices:
 #: By command; "explain --op" has a shape of its own, and a command of a group its group before it.
 TYPES: Mapping[str, Any] = {
     "plan": PlanSummary,
-    "map": MapSummary,
     "fit": Frontier | Alternatives,
-    "show": PlanSummary | MapSummary,
+    "show": PlanSummary,
     "inspect": Inspection,
-    "explain": Explanation | MapExplanation,
-    "explain-op": OpExplanation | ModuleExplanation | MapOpExplanation,
-    "diff": Comparison | MapComparison,
+    "explain": Explanation,
+    "explain-op": OpExplanation | ModuleExplanation,
+    "diff": Comparison,
     "examples": Examples,
     "solvers": Solvers,
     "check": Check,
@@ -162,11 +159,19 @@ TYPES: Mapping[str, Any] = {
 }
 
 
+def all_types() -> dict[str, Any]:
+    """Those of extensions too, some of which print of other files what placewright's own commands print of plans."""
+    types = dict(TYPES)
+    for command, kind in extensions.types():
+        types[command] = types[command] | kind if command in types else kind
+    return types
+
+
 def schema_of(command: str) -> dict[str, Any]:
     """The JSON Schema (2020-12). Raises InputError for a command without --json."""
     from pydantic import TypeAdapter
 
-    types = TYPES if command in TYPES else {**TYPES, **extensions.types()}
+    types = all_types()
     if command not in types:
         raise InputError(f"there is no schema of '{command}'{did_you_mean(command, types)}")
     return with_key_descriptions(TypeAdapter(types[command]).json_schema(mode="serialization"))

@@ -1,7 +1,4 @@
-"""Plans in the formats of other tools: Perfetto, spreadsheets, Graphviz, accelerate, PyTorch's memory viewer, ONNX.
-
-Memory maps in those of spreadsheets and accelerate.
-"""
+"""Plans in the formats of other tools: Perfetto, spreadsheets, Graphviz, accelerate, PyTorch's memory viewer, ONNX."""
 
 from __future__ import annotations
 
@@ -16,7 +13,6 @@ from placewright.export import csv, device_map, dot, memory_viz, offsets, onnx_m
 from placewright.export.map_cost import judge_map, judgement_words, objections
 from placewright.export.split_cost import judge_split, split_objections, split_words
 from placewright.graph import Graph
-from placewright.memory_levels.record import MemoryMap
 from placewright.plans.offsets import DEFAULT_ALIGNMENT
 from placewright.plans.provenance import find_graph, planned_graph, recorded_times
 from placewright.plans.record import Plan
@@ -111,10 +107,6 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
             packs=True,
         ),
     }
-)
-#: What a memory map is written as, by target: its content.
-MAP_TARGETS: Mapping[str, Callable[[MemoryMap], bytes]] = MappingProxyType(
-    {"csv": csv.map_to_bytes, "device-map": device_map.map_to_bytes}
 )
 _LOGGER = logging.getLogger(__name__)
 

@@ -1,11 +1,9 @@
-"""One row per step, op or transfer, in the plan's order, for spreadsheets and data frames; one per tensor of a memory
-map, for compilers too."""
+"""One row per step, op or transfer, in the plan's order, for spreadsheets and data frames."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from placewright.memory_levels.record import MemoryMap
 from placewright.plans.record import Plan, ScheduledOp, Transfer
 from placewright.support.spreadsheet import csv_bytes
 
@@ -54,39 +52,3 @@ def _transfer_row(transfer: Transfer, names: Sequence[str], module: str) -> tupl
 
 def _times(step: ScheduledOp | Transfer) -> tuple[int, int, int]:
     return step.start_ns, step.finish_ns, step.finish_ns - step.start_ns
-
-
-MAP_COLUMNS = (
-    "level",
-    "tensor",
-    "role",
-    "module",
-    "size_bytes",
-    "first_position",
-    "last_position",
-    "first_op",
-    "last_op",
-    "compiler_level",
-)
-
-
-def map_to_bytes(found: MemoryMap) -> bytes:
-    """CSV with the columns of MAP_COLUMNS, in the order of the map's tensors. Positions count the ops in the order in
-    which they run, from 0; a weight is held from the first to the last of all."""
-    levels, ops = found.chip.level_names, found.ops
-    rows = [
-        (
-            levels[tensor.level],
-            tensor.name,
-            "weight" if tensor.is_weight else "activation",
-            ops[tensor.op].module,
-            tensor.size_bytes,
-            tensor.first,
-            tensor.last,
-            ops[tensor.first].name,
-            ops[tensor.last].name,
-            levels[tensor.compiler_level],
-        )
-        for tensor in found.tensors
-    ]
-    return csv_bytes(MAP_COLUMNS, rows)

@@ -1,4 +1,5 @@
-"""What the laboratory adds to the product's tables; the entry point `lab` of the group `placewright.extensions`."""
+"""What the laboratory adds to the product's tables, and its learners to that of maps; the entry point `lab` of the
+group `placewright.extensions`."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ from placewright.lab.learning.regal import trainings as regal_trainings
 from placewright.lab.learning.regal.policy import RegalPolicy
 from placewright.lab.learning.rule.policy import found_rule, rule_names
 from placewright.lab.learning.shipped import named_policy, shipped_names
+from placewright.lab.memory_levels.solvers.table import MAP_SOLVERS, MAP_SOLVERS_OF_POLICIES
 from placewright.lab.methods import ENTRIES
-from placewright.memory_levels.solvers.table import MAP_SOLVERS, MAP_SOLVERS_OF_POLICIES
 from placewright.methods.policies import NAMED_POLICIES, PolicyFamily, add_families
 from placewright.methods.table import add_methods
 

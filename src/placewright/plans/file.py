@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 from placewright.importers.json_graph import unpack
 from placewright.machine import Machine
 from placewright.machines import machine_from_json, machine_to_json
-from placewright.memory_levels.file import MAP_HEAD
 from placewright.plans.record import SCHEMA_VERSION, Buffer, Plan, ScheduledOp, Transfer
 from placewright.rematerialization.reruns import Move, Rerun
 from placewright.support.errors import InputError, other_version, parser_message, shown
 from placewright.support.files import read_bytes
 from placewright.support.garbage import collection_paused
-from placewright.support.records import document_of, dumps, model_of, read_values, write_document
+from placewright.support.records import document_of, dumps, kind_in, model_of, read_values, write_document
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -59,8 +58,8 @@ def read_plan(path: str | Path) -> Plan:
     try:
         values = read_values(_model(), data, name, "plan", _COLUMNS)
     except InputError:
-        if data.startswith(MAP_HEAD):
-            raise InputError(f"'{name}' is a memory map, and this needs a plan") from None
+        if kind := kind_in(data):
+            raise InputError(f"'{name}' is a {kind.replace('-', ' ')}, and this needs a plan") from None
         _check_version(data, name)
         raise
     if values.pop("schema_version") != SCHEMA_VERSION or b"NaN" in data or b"Infinity" in data:

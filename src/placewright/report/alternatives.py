@@ -17,7 +17,7 @@ from placewright.analysis.alternatives import (
     floor_words,
     left_out_words,
 )
-from placewright.report.markup import Markup, element, figure, joined, section, still_page
+from placewright.report.markup import Markup, element, figure, joined, page, section, still_page
 from placewright.support.files import write_atomically
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 
@@ -57,7 +57,7 @@ def alternatives_html(found: Alternatives) -> str:
                 section("basis", "What this rests on", *_basis(found)),
             ]
         ),
-        style="fit.css",
+        style=page("fit.css"),
         keys={"c": "copy the code", "e": "open the code of all, close it"},
     )
 

@@ -14,6 +14,7 @@ from placewright.report.markup import (
     figure,
     joined,
     number,
+    page,
     scrolled,
     section,
     still_page,
@@ -52,7 +53,7 @@ def frontier_html(found: Frontier) -> str:
                 section("rivals", "Without a plan", scrolled(_rivals(found))),
             ]
         ),
-        style="fit.css",
+        style=page("fit.css"),
     )
 
 

@@ -87,10 +87,10 @@ def still_page(
     footer: str = "",
     keys: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """A page whose charts need no script, as text. style: its own file. keys: what they do, beside the theme's."""
+    """A page whose charts need no script, as text. style: its own rules. keys: what they do, beside the theme's."""
     return Template(page("still.html")).substitute(
         title=escaped(title),
-        style=page("report.css") + page(style),
+        style=page("report.css") + style,
         eyebrow=escaped(eyebrow),
         heading=heading,
         content=content,

@@ -1,6 +1,6 @@
 """Frozen records as JSON documents: written field by field, long lists as columns, and read strictly.
 
-Plans and memory maps are such records.
+Plans are such records, and whatever else says its kind at the beginning of its file.
 """
 
 from __future__ import annotations
@@ -59,6 +59,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple) and value and is_dataclass(value[0]):
         return [_plain(row) for row in value]
     return dict(value) if isinstance(value, Mapping) else value
+
+
+def kind_in(data: bytes) -> str | None:
+    """The kind that a document names first, of those that do: "memory-map"; a plan does not."""
+    found = re.match(rb'\{\n"kind": "([\w-]+)"', data)
+    return found and found[1].decode()
 
 
 def write_document(document: Mapping[str, Any], path: str | Path) -> None:

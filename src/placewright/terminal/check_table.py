@@ -1,4 +1,4 @@
-"""What `check` prints of a plan or a memory map."""
+"""What `check` prints."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 
-from placewright.memory_levels.record import MemoryMap
-from placewright.memory_levels.words import format_ps
 from placewright.plans.record import Plan
 from placewright.support.quantities import counted
 from placewright.terminal.tables import line
@@ -15,9 +13,15 @@ from placewright.terminal.tables import line
 _MAX_PROBLEMS = 20
 
 
-def check_table(found: Plan | MemoryMap, problems: Sequence[str], unchecked: Sequence[str]) -> Iterator[RenderableType]:
+def check_table(plan: Plan, problems: Sequence[str], unchecked: Sequence[str]) -> Iterator[RenderableType]:
+    steps = f"{len(plan.ops):,} ops and {len(plan.transfers):,} transfers"
+    return verdict_table(f"{steps} simulate to the same plan", problems, unchecked)
+
+
+def verdict_table(confirmed: str, problems: Sequence[str], unchecked: Sequence[str]) -> Iterator[RenderableType]:
+    """confirmed: what is so where there are no problems."""
     if not problems:
-        yield line(f"correct: {_confirmed(found)}")
+        yield line(f"correct: {confirmed}")
         yield from (line(f"not checked: {claim}") for claim in unchecked)
         return
     yield line(f"wrong: {counted(len(problems), 'difference')}", "bold red")
@@ -25,9 +29,3 @@ def check_table(found: Plan | MemoryMap, problems: Sequence[str], unchecked: Seq
     more = len(problems) - _MAX_PROBLEMS
     if more > 0:
         yield line(f"and {more:,} more")
-
-
-def _confirmed(found: Plan | MemoryMap) -> str:
-    if isinstance(found, MemoryMap):
-        return f"{format_ps(found.latency_ps)}, every level within its capacity"
-    return f"{len(found.ops):,} ops and {len(found.transfers):,} transfers simulate to the same plan"

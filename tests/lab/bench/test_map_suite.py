@@ -21,10 +21,9 @@ from placewright.lab.bench.rows import Row, read_results
 from placewright.lab.bench.runner import plan_runs
 from placewright.lab.bench.suites import find_suite
 from placewright.lab.bench.work import Failure, Job
-from placewright.memory_levels.chips import load_chip
-from placewright.memory_levels.problem import MemoryProblem
-from placewright.memory_levels.run import BestMap, MapResult
-from placewright.memory_levels.solvers import table
+from placewright.lab.memory_levels.problem import MemoryProblem
+from placewright.lab.memory_levels.run import BestMap, MapResult
+from placewright.lab.memory_levels.solvers import table
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
@@ -164,7 +163,7 @@ def test_the_committed_suite_makes_rows_and_a_table_of_speed_ups(
     header, rows, _ = read_results(tmp_path / "r")
     assert (header.machine, header.objective, header.num_graphs) == ("nnpi", "latency", 3)
     assert len(rows) == 2 * (1 + 1 + 2)
-    # The example of docs/notes/memory-levels.md: 136.8 us with h6, and density 1.248 times as fast.
+    # The example of docs/lab/notes/memory-levels.md: 136.8 us with h6, and density 1.248 times as fast.
     of_h6 = next(row for row in rows if (row.graph, row.solver) == ("resnet50-int8", "h6"))
     assert round(of_h6.objective / 1e6, 1) == 136.8
     assert cli.run(command) == 0
@@ -213,10 +212,3 @@ def test_rows_of_an_unknown_objective_are_one_sentence(tmp_path: Path) -> None:
     folder = write_results(tmp_path / "r", [row("a", "h6", 1)], replace(MAPS, objective="beauty"))
     with pytest.raises(InputError, match=r"'.*r': the objective 'beauty' is none of step-time, peak-memory, latency"):
         read_report([folder], ["1"])
-
-
-def test_the_chip_of_the_committed_suite_is_the_preset() -> None:
-    found = find_suite(SUITE)
-    assert isinstance(found, MapSuite)
-    assert found.chip == load_chip("nnpi")
-    assert found.labels == ["resnet50-int8", "resnet101-int8", "bert-base-384-int8"]

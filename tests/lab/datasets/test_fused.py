@@ -8,7 +8,7 @@ import pytest
 
 from placewright.importers import load_graph
 from placewright.lab.datasets.fused.networks import FUSED, fused_network
-from placewright.memory_levels.work import work_of
+from placewright.lab.memory_levels.work import work_of
 from placewright.support.errors import InputError
 
 sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))

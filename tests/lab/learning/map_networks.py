@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from placewright.lab.datasets.fused.layers import FusedBuilder
-from placewright.memory_levels.chip import Chip, MemoryLevel
-from placewright.memory_levels.lowering import make_memory_problem
-from placewright.memory_levels.problem import MemoryProblem
+from placewright.lab.memory_levels.chip import Chip, MemoryLevel
+from placewright.lab.memory_levels.lowering import make_memory_problem
+from placewright.lab.memory_levels.problem import MemoryProblem
 
 
 def small_chip() -> Chip:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from map_networks import convolutions, one_op
 
-import placewright
 from placewright.lab.learning.algorithms.discrete_sac import (
     DiscreteSac,
     critic_loss,
@@ -27,10 +26,11 @@ from placewright.lab.learning.egrl.replay import Replay
 from placewright.lab.learning.egrl.settings import GradientSettings, Mode, NetworkSettings, evolution_settings
 from placewright.lab.learning.egrl.solvers import LearnerName, MapLearner, policy_of
 from placewright.lab.learning.environments.memory_map import MemoryMapEnvironment, Outcomes
-from placewright.memory_levels.chip import Chip
-from placewright.memory_levels.chips import load_chip
-from placewright.memory_levels.problem import MemoryProblem
-from placewright.memory_levels.run import MapResult
+from placewright.lab.memory_levels import map_memory
+from placewright.lab.memory_levels.chip import Chip
+from placewright.lab.memory_levels.chips import load_chip
+from placewright.lab.memory_levels.problem import MemoryProblem
+from placewright.lab.memory_levels.run import MapResult
 from placewright.methods.policy_file import read_policy, write_policy
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
@@ -160,10 +160,10 @@ KEPT = Path(__file__).parents[3] / "benchmarks" / "policies"
 @pytest.mark.parametrize(("network", "gain"), [("resnet50-int8", 1.25), ("resnet101-int8", 1.05)])
 def test_a_kept_policy_maps_the_network_that_it_learned_on(network: str, gain: float) -> None:
     path = KEPT / f"egrl-{network}" / "best.safetensors"
-    found = placewright.map_memory(f"example:{network}", "nnpi", solver="zero-shot", policy=path)
+    found = map_memory(f"example:{network}", "nnpi", solver="zero-shot", policy=path)
     assert (found.solver, found.evaluations) == ("zero-shot", 1)
     # The paper's comparison; h0 is as fast on ResNet-50.
-    rules = placewright.map_memory(f"example:{network}", "nnpi", solver="h6")
+    rules = map_memory(f"example:{network}", "nnpi", solver="h6")
     assert rules.latency_ps / found.latency_ps > gain
     assert found.check().facts.correct
     assert found.configuration["policy"].startswith(f"egrl-{network} ")
@@ -180,7 +180,7 @@ def test_a_policy_goes_only_to_solvers_and_chips_that_it_is_for() -> None:
         ("cannot read 'nothing'", "egrl", chip, "nothing"),
     ):
         with pytest.raises(InputError, match=named):
-            placewright.map_memory(network, on, solver=solver, policy=policy, evaluations=20)
+            map_memory(network, on, solver=solver, policy=policy, evaluations=20)
 
 
 def two_levels() -> Chip:

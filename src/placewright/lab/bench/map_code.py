@@ -11,11 +11,11 @@ from placewright.graph import Graph
 from placewright.importers.builder import GraphBuilder
 from placewright.lab.bench.code_version import digest_of
 from placewright.lab.learning.egrl.solvers import MapLearner
-from placewright.memory_levels.chip import Chip, MemoryLevel
-from placewright.memory_levels.lowering import make_memory_problem
-from placewright.memory_levels.problem import MemoryProblem
-from placewright.memory_levels.run import MapSolver
-from placewright.memory_levels.solvers.table import make_map_solver
+from placewright.lab.memory_levels.chip import Chip, MemoryLevel
+from placewright.lab.memory_levels.lowering import make_memory_problem
+from placewright.lab.memory_levels.problem import MemoryProblem
+from placewright.lab.memory_levels.run import MapSolver
+from placewright.lab.memory_levels.solvers.table import make_map_solver
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError, MissingExtraError

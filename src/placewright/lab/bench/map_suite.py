@@ -14,19 +14,18 @@ from typing import Any
 from placewright.importers.graph_set import GraphSet
 from placewright.lab.bench.map_code import code_of_map_solver
 from placewright.lab.bench.measure import LATENCY
-from placewright.lab.bench.protocol import Run, WrongPlanError
+from placewright.lab.bench.protocol import Run, WrongPlanError, row_of
 from placewright.lab.bench.rows import Header, Row, now, processor
 from placewright.lab.bench.suite import suite_graphs
-from placewright.memory_levels.assemble import assemble_map
-from placewright.memory_levels.checker import check_map
-from placewright.memory_levels.chip import Chip
-from placewright.memory_levels.chips import load_chip
-from placewright.memory_levels.lowering import make_memory_problem
-from placewright.memory_levels.problem import MemoryProblem
-from placewright.memory_levels.record import MemoryMap
-from placewright.memory_levels.solvers.compiler import Compiler
-from placewright.memory_levels.solvers.greedy import DensityGreedy
-from placewright.memory_levels.solvers.table import make_map_solver
+from placewright.lab.memory_levels.assemble import assemble_map
+from placewright.lab.memory_levels.checker import check_map
+from placewright.lab.memory_levels.chip import Chip
+from placewright.lab.memory_levels.chips import load_chip
+from placewright.lab.memory_levels.lowering import make_memory_problem
+from placewright.lab.memory_levels.problem import MemoryProblem
+from placewright.lab.memory_levels.solvers.compiler import Compiler
+from placewright.lab.memory_levels.solvers.greedy import DensityGreedy
+from placewright.lab.memory_levels.solvers.table import make_map_solver
 from placewright.search.run.search_run import SearchRun
 from placewright.support.fields import Fields, placing, required
 
@@ -90,31 +89,17 @@ class MapSuite:
         found = assemble_map(problem, result, solver=run.solver, seconds=seconds)
         if complaints := check_map(found, problem.graph):
             raise WrongPlanError("; ".join(complaints[:3]))
-        return _row_of(found, label, run)
-
-
-def _row_of(found: MemoryMap, label: str, run: Run) -> Row:
-    return Row(
-        graph=label,
-        num_ops=len(found.ops),
-        solver=run.solver,
-        evaluations_limit=run.evaluations,
-        time_limit_s=run.seconds,
-        seed=run.seed,
-        objective=found.latency_ps,
-        step_time_ns=-(-found.latency_ps // 1000),
-        peak_memory_bytes=max(map(sum, zip(*found.bytes_in_use, strict=True))),
-        bytes_over_limit=0,
-        bound=found.bound_ps,
-        evaluations=found.evaluations,
-        seconds=round(found.seconds, 6),
-        status=found.status,
-        found_by=found.found_by,
-        stopped_because=found.stopped_because,
-        version=found.version,
-        code=run.code,
-        trained="",
-    )
+        return row_of(
+            found,
+            label,
+            run,
+            objective=found.latency_ps,
+            step_time_ns=-(-found.latency_ps // 1000),
+            peak_memory_bytes=max(map(sum, zip(*found.bytes_in_use, strict=True))),
+            bytes_over_limit=0,
+            bound=found.bound_ps,
+            trained="",
+        )
 
 
 def map_suite_of(table: Mapping[str, Any], path: Path) -> MapSuite:

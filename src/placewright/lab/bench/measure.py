@@ -8,9 +8,9 @@ from functools import partial
 from typing import get_args
 
 from placewright.lab.bench.solver_setting import SolverSetting
-from placewright.memory_levels.compilers import BASELINE
-from placewright.memory_levels.solvers.exact import TOLERANCE
-from placewright.memory_levels.words import format_ps
+from placewright.lab.memory_levels.compilers import BASELINE
+from placewright.lab.memory_levels.solvers.exact import TOLERANCE
+from placewright.lab.memory_levels.words import format_ps
 from placewright.problem.objective import Objective, format_objective
 from placewright.support.errors import InputError, shown
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from placewright.lab.bench.protocol import Run, WrongPlanError
+from placewright.lab.bench.protocol import Run, WrongPlanError, row_of
 from placewright.lab.bench.rows import Row
 from placewright.lab.learning.guided import Regal
 from placewright.lab.learning.learned_list.solver import LearnedList
@@ -15,7 +15,6 @@ from placewright.methods.policies import Policy, family_of
 from placewright.methods.policy_file import find_policy
 from placewright.methods.table import make_method
 from placewright.plans.assemble import assemble_plan
-from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.search.run.method import Method
 from placewright.search.run.search_run import SearchRun
@@ -51,31 +50,17 @@ def plan_row(problem: Problem, label: str, run: Run, policies: Sequence[Policy],
     if complaints := check_plan(plan, problem.graph, problem.time_ns):
         raise WrongPlanError("; ".join(complaints[:3]))
     guide = method.policy_for(problem) if isinstance(method, Regal | LearnedList) else policy
-    trained = training_of(guide) if guide is not None else ""
-    return _row_of(plan, label, run, optimum, trained)
-
-
-def _row_of(plan: Plan, label: str, run: Run, optimum: int, trained: str) -> Row:
-    return Row(
-        graph=label,
-        num_ops=len(plan.ops),
-        solver=run.solver,
-        evaluations_limit=run.evaluations,
-        time_limit_s=run.seconds,
-        seed=run.seed,
-        objective=plan.metrics.objective_value(plan.objective),
-        step_time_ns=plan.metrics.step_time_ns,
-        peak_memory_bytes=plan.metrics.peak_memory_bytes,
-        bytes_over_limit=plan.metrics.bytes_over_limit,
+    metrics = plan.metrics
+    return row_of(
+        plan,
+        label,
+        run,
+        objective=metrics.objective_value(plan.objective),
+        step_time_ns=metrics.step_time_ns,
+        peak_memory_bytes=metrics.peak_memory_bytes,
+        bytes_over_limit=metrics.bytes_over_limit,
         bound=max(plan.lower_bound, optimum),
-        evaluations=plan.evaluations,
-        seconds=round(plan.seconds, 6),
-        status=plan.status,
-        found_by=plan.found_by,
-        stopped_because=plan.stopped_because,
-        version=plan.version,
-        code=run.code,
-        trained=trained,
+        trained=training_of(guide) if guide is not None else "",
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from placewright.lab.bench.rows import Header, Key, Row
 from placewright.methods.policies import Policy
 from placewright.search.run.budget import UNLIMITED, Budget
+from placewright.support.records import same_named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,14 @@ class Run:
     @property
     def budget(self) -> Budget:
         return Budget(evaluations=self.evaluations or UNLIMITED, seconds=self.seconds)
+
+
+def row_of(found: Any, label: str, run: Run, **values: Any) -> Row:
+    """The row of a plan or map: what it has under the names of columns, and values that only its kind knows."""
+    of_run = {"solver": run.solver, "seed": run.seed, "code": run.code}
+    limits = {"evaluations_limit": run.evaluations, "time_limit_s": run.seconds}
+    own = {"graph": label, "num_ops": len(found.ops), "seconds": round(found.seconds, 6), **of_run, **limits, **values}
+    return Row(**{**same_named(Row, found), **own})
 
 
 class WrongPlanError(Exception):

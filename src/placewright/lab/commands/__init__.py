@@ -1,17 +1,23 @@
-"""The laboratory's commands: `train`, `dataset`, `bench` and `policies`."""
+"""The laboratory's commands: `train`, `dataset`, `bench`, `policies` and `map`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import typer
 
-from placewright.cli.extensions import Commands
+from placewright.cli.extensions import Commands, FileKind
 from placewright.lab.commands import bench, datasets, policies, training
+from placewright.lab.memory_levels.command import map_command
 
 #: By command, what to type and what it does.
 EXAMPLES: Mapping[str, Mapping[str, str]] = {
+    "map": {
+        "placewright map example:resnet50-int8 --chip nnpi -o map.json": "tensors of ResNet-50 to SRAM, LLC and DRAM",
+        "placewright map model.onnx --chip nnpi --time-limit 10s --report r.html": "any model, as int8",
+        "placewright map example:resnet50-int8 --chip nnpi --solver h6": "what a compiler would do",
+    },
     "policies": {"placewright policies": "what plan --policy takes"},
     "dataset pack": {
         "placewright dataset pack models/ --out set": "train, valid and test parts",
@@ -41,6 +47,7 @@ def _add_to(app: typer.Typer) -> None:
     app.command("train")(training.train)
     app.add_typer(datasets.app, name="dataset")
     app.add_typer(bench.app, name="bench")
+    app.command("map")(map_command)
 
 
 def _types() -> Mapping[str, Any]:
@@ -49,5 +56,11 @@ def _types() -> Mapping[str, Any]:
     return TYPES
 
 
+def _kinds() -> Iterable[FileKind]:
+    from placewright.lab.memory_levels.kind import MAP_FILES
+
+    return (MAP_FILES,)
+
+
 #: The entry point `lab` of the group `placewright.commands`.
-COMMANDS = Commands(add_to=_add_to, examples=EXAMPLES, types=_types)
+COMMANDS = Commands(add_to=_add_to, examples=EXAMPLES, types=_types, kinds=_kinds)

@@ -8,6 +8,8 @@ from typing import Any
 
 from placewright.lab.bench.facts import ResultSetFacts
 from placewright.lab.learning.shipped import PolicySummary
+from placewright.lab.memory_levels.explain import MapComparison, MapExplanation, MapOpExplanation
+from placewright.lab.memory_levels.summary import MapSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,5 +47,13 @@ class BenchReport:
     written: tuple[str, ...]
 
 
-#: By command, that of a group with the group before it.
-TYPES: Mapping[str, Any] = {"policies": Policies, "bench-report": BenchReport}
+#: By command, that of a group with the group before it; those of the product print this of memory maps.
+TYPES: Mapping[str, Any] = {
+    "policies": Policies,
+    "bench-report": BenchReport,
+    "map": MapSummary,
+    "show": MapSummary,
+    "explain": MapExplanation,
+    "explain-op": MapOpExplanation,
+    "diff": MapComparison,
+}

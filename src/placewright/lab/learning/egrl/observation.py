@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placewright.graph import OP_KINDS, Op, Tensor
-from placewright.memory_levels.problem import MemoryProblem
+from placewright.lab.memory_levels.problem import MemoryProblem
 
 #: In the order of the paper's table, without the operation's id, which is the kind of op, one of so many.
 FEATURES = (

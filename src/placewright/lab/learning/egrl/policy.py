@@ -12,7 +12,7 @@ from placewright.guide import Guide
 from placewright.lab.learning.egrl.observation import NUM_FEATURES, observe
 from placewright.lab.learning.egrl.settings import NetworkSettings
 from placewright.lab.learning.policy import NetworkPolicy
-from placewright.memory_levels.problem import MemoryProblem
+from placewright.lab.memory_levels.problem import MemoryProblem
 from placewright.methods.policies import PolicyFamily
 from placewright.support.errors import InputError
 

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from placewright.support.errors import InputError
 
-#: "paper": as its text says. "fixed": what differs is said at each setting, and in docs/memory-levels.md.
+#: "paper": as its text says. "fixed": what differs is said at each setting, and in docs/lab/memory-levels.md.
 Mode = Literal["paper", "fixed"]
 
 

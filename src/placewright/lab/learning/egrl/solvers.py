@@ -18,8 +18,8 @@ from placewright.lab.learning.egrl.settings import (
     network_settings,
 )
 from placewright.lab.learning.environments.memory_map import MemoryMapEnvironment
-from placewright.memory_levels.problem import MemoryProblem
-from placewright.memory_levels.run import BestMap, MapResult
+from placewright.lab.memory_levels.problem import MemoryProblem
+from placewright.lab.memory_levels.run import BestMap, MapResult
 from placewright.methods.policies import Policy
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError, shown

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.memory_levels.compilers import BASELINE, COMPILERS
-from placewright.memory_levels.problem import Levels, MemoryProblem
-from placewright.memory_levels.reward import paper_rewards, speedups
-from placewright.memory_levels.run import BestMap
+from placewright.lab.memory_levels.compilers import BASELINE, COMPILERS
+from placewright.lab.memory_levels.problem import Levels, MemoryProblem
+from placewright.lab.memory_levels.reward import paper_rewards, speedups
+from placewright.lab.memory_levels.run import BestMap
 from placewright.search.run.result import TracePoint
 from placewright.search.run.search_run import SearchRun
 

@@ -1,0 +1,18 @@
+"""One device with memory levels, and in which of them every tensor of a network lives (Khadka et al., EGRL, ICLR 2021).
+
+A problem family of its own, beside plans.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from placewright.lab.memory_levels.maps import MemoryMap, load_map, map_memory
+
+__all__ = ["MemoryMap", "load_map", "map_memory"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'placewright.lab.memory_levels' has no attribute '{name}'")
+    return getattr(import_module("placewright.lab.memory_levels.maps"), name)

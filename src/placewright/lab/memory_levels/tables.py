@@ -1,0 +1,155 @@
+"""What the commands print of memory maps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import RenderableType
+
+from placewright.lab.memory_levels.explain import (
+    LevelChoice,
+    LevelUse,
+    MapComparison,
+    MapExplanation,
+    MapOpExplanation,
+    TensorMove,
+    explain_map,
+)
+from placewright.lab.memory_levels.record import MemoryMap
+from placewright.lab.memory_levels.words import format_ps, gap_words
+from placewright.support.quantities import change, counted, format_bytes, share, shortened
+from placewright.terminal.tables import heading, line, table
+
+_MAX_MOVES = 6
+_MAX_TENSORS = 8
+
+
+def map_tables(found: MemoryMap, written: Mapping[str, str] | None = None) -> Iterator[RenderableType]:
+    """What `map` prints, and `show` of a map."""
+    explained = explain_map(found)
+    yield heading(f"{found.graph_name} on {found.chip.name}: {format_ps(found.latency_ps)}")
+    rule = f"compiler {found.compiler}'s map ({format_ps(found.compiler_ps)}), the best rule"
+    size = f"{counted(len(found.ops), 'op')}, {counted(len(found.tensors), 'tensor')}"
+    yield line(f"{found.speedup:.4g}x as fast as {rule}; {size}")
+    bound = f"no map is faster than {format_ps(found.bound_ps)}: {found.bound_reason}"
+    yield line(f"{bound}; {gap_words(found.gap)}" if found.bound_ps else "nothing is proven about other maps")
+    yield ""
+    yield _level_table(explained.levels, found.compiler)
+    yield ""
+    yield from _move_tables(explained, found)
+    if found.others:
+        yield line("what else ran, latency above the map's", style="dim")
+        pairs = (f"{name} {change(value, found.latency_ps)}" for name, value in found.others.items())
+        yield line(", ".join(pairs))
+    by = f", found by {found.found_by}" if found.found_by != found.solver else ""
+    spent = f"{counted(found.evaluations, 'evaluation')}, seed {found.seed}"
+    yield line(f"took {found.seconds:.2f} s: {found.solver}{by}, {spent}, stopped: {found.stopped_because}", "dim")
+    if written:
+        yield ", ".join(f"wrote {path} ({what})" for path, what in written.items())
+
+
+def _level_table(levels: Sequence[LevelUse], compiler: str) -> RenderableType:
+    columns = ["<level", "holds", "peak", "used", f"peak of {compiler}", "weights", "activations", "tensors"]
+    rows = [
+        [
+            level.name,
+            format_bytes(level.capacity_bytes),
+            format_bytes(level.peak_bytes),
+            share(level.peak_bytes, level.capacity_bytes),
+            format_bytes(level.compiler_peak_bytes),
+            format_bytes(level.weight_bytes),
+            format_bytes(level.activation_bytes),
+            f"{level.num_tensors:,}",
+        ]
+        for level in levels
+    ]
+    return table(columns, rows)
+
+
+def _move_tables(explained: MapExplanation, found: MemoryMap) -> Iterator[RenderableType]:
+    if not explained.moves:
+        yield line(f"every tensor lies where compiler {found.compiler} has it")
+        return
+    yield line(
+        f"{counted(explained.num_moves, 'tensor')} lie elsewhere than compiler {found.compiler} has them; "
+        "saved: what undoing the move alone would cost",
+        style="dim",
+    )
+    yield table(["<tensor", "<what", "size", "<from", "<to", "saved"], map(_move_row, explained.moves[:_MAX_MOVES]))
+
+
+def _move_row(move: TensorMove) -> list[str]:
+    kind = "weight" if move.is_weight else "activation"
+    name = shortened(move.name, 36)
+    return [name, kind, format_bytes(move.size_bytes), move.from_level, move.to_level, format_ps(move.saved_ps)]
+
+
+def map_explanation_tables(found: MemoryMap, explained: MapExplanation) -> Iterator[RenderableType]:
+    """What `explain` prints of a map."""
+    yield heading(f"{found.graph_name} on {found.chip.name}: {format_ps(found.latency_ps)}")
+    parts = {
+        "computation": explained.compute_ps,
+        "overhead of ops": explained.overhead_ps,
+        "waiting for memory": explained.waiting_ps,
+    }
+    yield table(
+        ["<of which", "time", "share"],
+        [[name, format_ps(value), share(value, found.latency_ps)] for name, value in parts.items()],
+    )
+    yield line(f"{explained.bound_ops:,} of {counted(len(found.ops), 'op')} move bytes longer than they compute")
+    yield ""
+    yield _level_table(explained.levels, found.compiler)
+    yield ""
+    yield line(f"bytes by the level of compiler {found.compiler} (rows) and of this map (columns)", style="dim")
+    yield _transition_table(found.chip.level_names, found.chip.level_names, explained.transitions)
+    yield ""
+    if explained.moves:
+        yield table(["<moved", "<what", "size", "<from", "<to", "saved"], map(_move_row, explained.moves))
+
+
+def _transition_table(rows: Sequence[str], columns: Sequence[str], matrix: Sequence[Sequence[int]]) -> RenderableType:
+    lines = [[name, *map(format_bytes, values)] for name, values in zip(rows, matrix, strict=True)]
+    return table(["<", *columns], lines)
+
+
+def map_op_tables(found: MapOpExplanation) -> Iterator[RenderableType]:
+    """What `explain --op` prints of a map."""
+    ops = "" if found.num_ops == 1 else f" ({counted(found.num_ops, 'op')})"
+    yield heading(f"{shortened(found.name, 60)}{ops}: {format_ps(found.time_ps)}")
+    yield line(f"computes {format_ps(found.compute_ps)}; with the compiler's map {format_ps(found.compiler_ps)}")
+    for tensor in found.tensors[:_MAX_TENSORS]:
+        yield ""
+        kind = "weight" if tensor.is_weight else "activation"
+        yield line(f"{shortened(tensor.name, 48)}, {kind} of {format_bytes(tensor.size_bytes)}")
+        yield table(["<in", "adds to the latency", "<"], [_choice_row(choice) for choice in tensor.choices])
+    if len(found.tensors) > _MAX_TENSORS:
+        yield line(f"and {len(found.tensors) - _MAX_TENSORS:,} more tensors", "dim")
+
+
+def _choice_row(choice: LevelChoice) -> list[str]:
+    if choice.is_chosen:
+        return [choice.level, "0 ps", "is there"]
+    room = f"lacks {format_bytes(choice.missing_bytes)}" if choice.missing_bytes else "has room"
+    return [choice.level, format_ps(choice.change_ps), room]
+
+
+def map_diff_tables(first: MemoryMap, second: MemoryMap, found: MapComparison) -> Iterator[RenderableType]:
+    """What `diff` prints of two maps."""
+    chips = found.chips[0] if found.chips[0] == found.chips[1] else " and ".join(found.chips)
+    yield heading(f"{first.graph_name} on {chips}")
+    one, two = found.latency_ps
+    rows = [["latency", format_ps(one), format_ps(two), change(two, one)]]
+    rows += [
+        [f"peak of {name}", format_bytes(left), format_bytes(right), change(right, left)]
+        for name, (left, right) in found.peak_bytes.items()
+    ]
+    yield table(["<", "first", "second", "second vs first"], rows)
+    yield ""
+    yield line(f"{found.num_moves:,} of {counted(len(first.tensors), 'tensor')} in another level")
+    if not found.num_moves:
+        return
+    yield line("bytes by level of the first (rows) and of the second (columns)", style="dim")
+    yield _transition_table(first.chip.level_names, second.chip.level_names, found.transitions)
+    yield ""
+    rows = [row[:-1] for row in map(_move_row, found.moves)]
+    yield table(["<largest that moved", "<what", "size", "<from", "<to"], rows)
