@@ -15,6 +15,9 @@ from placewright.search.run.search_run import SearchRun
 #: A search of runs whose first ones are in an order, and has done nothing yet.
 SearchIn = Callable[[NDArray[np.int32]], _core.RematerializationSearch]
 
+#: From so many ops on a trial costs its evaluations; below, a run lasts for less than a second, and they cost a part.
+_FULL_COST = 200
+
 
 def nearer_order(
     problem: Problem, order: NDArray[np.int32], run: SearchRun, search_in: SearchIn, starts: int, method: str
@@ -28,12 +31,13 @@ def nearer_order(
     before, after = _neighbours(problem)
     best: list[int] = order.tolist()
     least: int | None = None
+    cost = max(1, starts * min(_FULL_COST, len(best)) // _FULL_COST)
     tried = best
     while True:
         search = search_in(np.array(tried, np.int32))
         search.advance(starts)
         over = search.best_bytes_over_limit
-        run.report(method, search.best_objective, over, evaluations=search.evaluations)
+        run.report(method, search.best_objective, over, evaluations=cost)
         if least is None or over <= least:
             best, least = tried, over
         if least == 0 or run.reason_to_stop() is not None:
