@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 import placewright._core as _core
 from placewright.problem import Problem
+from placewright.search.run.budget import UNLIMITED
 from placewright.search.run.search_run import SearchRun
 
 #: A search of runs whose first ones are in an order, and has done nothing yet.
@@ -17,6 +18,8 @@ SearchIn = Callable[[NDArray[np.int32]], _core.RematerializationSearch]
 
 #: From so many ops on a trial costs its evaluations; below, a run lasts for less than a second, and they cost a part.
 _FULL_COST = 200
+#: How much more than before may be over the limit, as a share: the mean of what is drawn.
+_WORSE = 0.3
 
 
 def nearer_order(
@@ -24,25 +27,27 @@ def nearer_order(
 ) -> NDArray[np.int32]:
     """An order in which some runs keep the limit, or the nearest to it that the run finds.
 
-    Local search: an op goes elsewhere, and so do those between that it reads, or that read it. An order is as good as
-    the best of the starts of a search in it. order: where to begin. method: whose progress is reported.
+    Local search: an op goes elsewhere, and with it those between that it waits for, or that wait for it. An order is as
+    good as the best of the starts of a search in it, and one that is a little worse is accepted, too. order: where to
+    begin. starts: how many evaluations they are. method: whose progress is reported.
     """
     source = random.Random(run.seed)
     before, after = _neighbours(problem)
-    best: list[int] = order.tolist()
-    least: int | None = None
+    tried = current = best = order.tolist()
+    least = over_now = UNLIMITED
     cost = max(1, starts * min(_FULL_COST, len(best)) // _FULL_COST)
-    tried = best
     while True:
         search = search_in(np.array(tried, np.int32))
         search.advance(starts)
         over = search.best_bytes_over_limit
         run.report(method, search.best_objective, over, evaluations=cost)
-        if least is None or over <= least:
+        if over <= over_now * (1 + source.expovariate(1 / _WORSE)):
+            current, over_now = tried, over
+        if over < least:
             best, least = tried, over
         if least == 0 or run.reason_to_stop() is not None:
             return np.array(best, np.int32)
-        tried = _with_one_elsewhere(best, source, before, after)
+        tried = _with_one_elsewhere(current, source, before, after)
 
 
 def _with_one_elsewhere(
