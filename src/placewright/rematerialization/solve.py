@@ -67,8 +67,8 @@ def rematerialize(
     """The best runs and moves that the search finds; where none keeps the limit, those nearest to it.
 
     problem: of one device. keep: as `kept` takes it, which says what it raises. host: where tensors may be moved to.
-    orders: of first runs, int32 [num scheduled ops] each, that are tried beside the graph's. Where few evaluations are
-    left, all go to the last of them.
+    orders: of first runs, int32 [num scheduled ops] each, tried beside the graph's; where none of these keeps the
+    limit, others are looked for. Without any the graph's is kept. Where few evaluations are left, all go to the last.
     """
     given = np.arange(problem.core.num_ops, dtype=np.int32)
     starts = list({order.tobytes(): order for order in (given, *orders)}.values())
@@ -79,11 +79,11 @@ def rematerialize(
     for number, order in enumerate(starts):
         if not found or run.reason_to_stop() is None:
             part = run.part(_SHARE / (1 - number * _SHARE)) if is_shared else run
-            found.append(_Searched(problem, order, part, keep, host, gives_up=not is_shared))
+            found.append(_Searched(problem, order, part, keep, host, gives_up=bool(orders) and not is_shared))
     best = min(found, key=_Searched.fitness)
     if run.reason_to_stop() is None:
         order = best.order
-        if best.is_over():
+        if best.is_over() and orders:
             order = _nearer_order(problem, order, run.part(_SHARE_OF_ORDERS), keep, host)
         found.append(_Searched(problem, order, run.part(), keep, host))
     best = min(found, key=_Searched.fitness)
@@ -133,7 +133,6 @@ class _Searched:
     def fitness(self) -> tuple[int, int, int]:
         """By the simulation, in which a host may launch ops: the search leaves that out."""
         return measure(self.again, self.solution).fitness("step-time")
-
 
     def is_over(self) -> bool:
         return self.fitness()[0] > 0
