@@ -79,10 +79,9 @@ def _neighbours(problem: Problem) -> tuple[list[set[int]], list[set[int]]]:
     """Per scheduled op those that it waits for, and those that wait for it."""
     lowered, count = problem.lowered, problem.core.num_ops
     before, after = [set[int]() for _ in range(count)], [set[int]() for _ in range(count)]
-    waits = np.repeat(np.arange(count), np.diff(lowered.control_begin))
-    pairs = [(lowered.producer[lowered.inputs], lowered.reader), (waits, lowered.controls)]
-    for sources, targets in pairs:
-        for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
-            before[target].add(source)
-            after[source].add(target)
+    edges = [*zip(lowered.producer[lowered.inputs].tolist(), lowered.reader.tolist(), strict=True)]
+    waited_for = np.repeat(np.arange(count), np.diff(lowered.control_begin)).tolist()
+    for source, target in [*edges, *zip(waited_for, lowered.controls.tolist(), strict=True)]:
+        before[target].add(source)
+        after[source].add(target)
     return before, after
