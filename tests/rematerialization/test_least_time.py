@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,11 @@ import pytest
 from fewest_reruns import least_time
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from training_steps import limited, training_step
+from training_steps import ONE_DEVICE, limited, training_step
 
+import placewright
 import placewright._core as _core
+from placewright.graph import Graph, Op, Tensor
 from placewright.problem import Problem
 from placewright.problem.running_again import again_before
 from placewright.rematerialization.solve import records_of, rematerialize, with_reruns
@@ -82,3 +85,30 @@ def test_cp_sat_says_that_nothing_fits() -> None:
     exact = exact_rematerialization(replace(problem, memory_limits_bytes=(1,)), None, 60)
     assert exact.runs is None
     assert exact.bound_ns is None
+
+
+def layers_with_late_gradients(seed: int) -> Graph:
+    """Three layers, forward and backward; a weight's gradient, which stays, reads that of its layer and its input."""
+    source = random.Random(seed)
+    sizes = {name: source.randint(4, 40) for name in ("a0", "a1", "a2", "a3", "g3", "g2", "g1", "w2", "w1", "w0")}
+    reads = {"a0": "", "a1": "a0", "a2": "a1", "a3": "a2", "g3": "a3", "g2": "g3 a2", "w2": "g3 a2", "g1": "g2 a1"}
+    reads |= {"w1": "g2 a1", "w0": "g1 a0"}
+    names = list(reads)
+    tensors = tuple(Tensor(name=f"{n}:0", size_bytes=sizes[n], is_output=n.startswith("w")) for n in names)
+    ops = tuple(
+        Op(name=n, kind="elementwise", inputs=tuple(map(names.index, reads[n].split())), outputs=(i,), time_ns=1)
+        for i, n in enumerate(names)
+    )
+    return Graph(name=f"late{seed}", ops=ops, tensors=tensors)
+
+
+def test_each_limit_that_some_order_keeps_is_found() -> None:
+    others = 0
+    for seed in range(12):
+        problem = limited(layers_with_late_gradients(seed), 0.25)
+        (limit,) = problem.memory_limits_bytes
+        exact = least_time(problem, any_order=True)
+        others += exact is not None and least_time(problem, any_order=False) is None
+        found = placewright.plan(problem.graph, ONE_DEVICE, memory_limit=limit)
+        assert (found.metrics.peak_memory_bytes <= (limit or 0)) == (exact is not None), seed
+    assert others >= 2

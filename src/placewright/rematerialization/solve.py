@@ -18,6 +18,7 @@ from placewright.problem.constraints import Constraints
 from placewright.problem.lowering import Lowered
 from placewright.problem.running_again import again_before, may_move
 from placewright.problem.streaming import with_weights_made
+from placewright.rematerialization.first_runs import SearchIn, nearer_order
 from placewright.rematerialization.proofs import kept, kept_in_place, weights_to_stream
 from placewright.rematerialization.reruns import Move, Rerun, check_names, names_of_runs, of_runs, rewritten
 from placewright.search.constructive.one_device import INPUT_ORDER, ORDERS
@@ -31,6 +32,10 @@ NAME = "rematerialization"
 _HALVINGS, _LEAST_STEP = 12, 0.002
 #: Of the run, what each order of first runs gets; with fewer evaluations for each there is one order only.
 _SHARE, _LEAST_SHARED = 0.25, 8
+#: Of what is left where no order at hand keeps the limit, what other orders get.
+_SHARE_OF_ORDERS = 0.8
+#: What the search of the core begins with, without moves and with them.
+_STARTS, _STARTS_WITH_MOVES = 10, 12
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -62,36 +67,62 @@ def rematerialize(
     """The best runs and moves that the search finds; where none keeps the limit, those nearest to it.
 
     problem: of one device. keep: as `kept` takes it, which says what it raises. host: where tensors may be moved to.
-    orders: of first runs, int32 [num scheduled ops] each, that are tried beside the graph's. Where few evaluations are
-    left, all go to the last of them.
+    orders: of first runs, int32 [num scheduled ops] each, tried beside the graph's; where none of these keeps the
+    limit, others are looked for. Without any the graph's is kept. Where few evaluations are left, all go to the last.
     """
     given = np.arange(problem.core.num_ops, dtype=np.int32)
     starts = list({order.tobytes(): order for order in (given, *orders)}.values())
     if run.evaluations_left < _LEAST_SHARED * len(starts):
         starts = starts[-1:]
+    is_shared = len(starts) > 1
     found: list[_Searched] = []
-    for number, order in enumerate(starts if len(starts) > 1 else ()):
+    for number, order in enumerate(starts):
         if not found or run.reason_to_stop() is None:
-            found.append(_Searched(problem, order, run.part(_SHARE / (1 - number * _SHARE)), keep, host))
-    if not found or run.reason_to_stop() is None:
-        order = min(found, key=_Searched.fitness).order if found else starts[0]
-        found.append(_Searched(problem, order, run.part() if found else run, keep, host))
+            part = run.part(_SHARE / (1 - number * _SHARE)) if is_shared else run
+            found.append(_Searched(problem, order, part, keep, host, gives_up=bool(orders) and not is_shared))
+    best = min(found, key=_Searched.fitness)
+    if run.reason_to_stop() is None:
+        order = best.order
+        if best.is_over() and orders:
+            order = _nearer_order(problem, order, run.part(_SHARE_OF_ORDERS), keep, host)
+        found.append(_Searched(problem, order, run.part(), keep, host))
     best = min(found, key=_Searched.fitness)
     result = run.result(best.again, NAME, best.solution, stopped_because=found[-1].reason)
     return Rematerialized(problem=best.again, result=result, reruns=best.reruns, moves=best.moves)
 
 
+def _nearer_order(
+    problem: Problem, order: NDArray[np.int32], run: SearchRun, keep: Sequence[str], host: HostMemory | None
+) -> NDArray[np.int32]:
+    search_in, _, _ = _core_searches(problem, run.seed, keep, host)
+    return nearer_order(problem, order, run, search_in, _STARTS if host is None else _STARTS_WITH_MOVES, NAME)
+
+
 class _Searched:
-    """A search that has ended. order: of first runs. reason: why it ended. again, solution: of what it found."""
+    """A search that has ended. order: of first runs. gives_up: after a share of the run, where nothing keeps the limit
+    by then. reason: why it ended. again, solution: of what it found."""
 
     def __init__(
-        self, problem: Problem, order: NDArray[np.int32], run: SearchRun, keep: Sequence[str], host: HostMemory | None
+        self,
+        problem: Problem,
+        order: NDArray[np.int32],
+        run: SearchRun,
+        keep: Sequence[str],
+        host: HostMemory | None,
+        *,
+        gives_up: bool = False,
     ) -> None:
         self.order = order
         is_given = bool((order == np.arange(len(order))).all())
         ordered = problem if is_given else in_other_order(problem, order)
         search, searched, weights = core_search(ordered, run.seed, keep, host)
-        self.reason = drive(run, search, NAME)
+        enough = int(run.evaluations_left * _SHARE)
+        self.reason = drive(
+            run,
+            search,
+            NAME,
+            is_exhausted=lambda: gives_up and search.evaluations >= enough and search.best_bytes_over_limit > 0,
+        )
         self.reruns, self.moves = records_of(searched, search.best(), weights)
         if self.reruns or self.moves:
             self.again = with_reruns(ordered, self.reruns, self.moves, host)
@@ -102,6 +133,9 @@ class _Searched:
     def fitness(self) -> tuple[int, int, int]:
         """By the simulation, in which a host may launch ops: the search leaves that out."""
         return measure(self.again, self.solution).fitness("step-time")
+
+    def is_over(self) -> bool:
+        return self.fitness()[0] > 0
 
 
 def in_other_order(problem: Problem, ops: NDArray[np.int32]) -> Problem:
@@ -142,6 +176,14 @@ def core_search(
     """The search of the core, the problem that it searches, and how many ops in front of it stand for weights that may
     be at the host. Parameters as `rematerialize` takes them. Raises InputError where something has the name of what
     plans make."""
+    search_in, searched, count = _core_searches(problem, seed, keep, host)
+    return search_in(np.arange(problem.core.num_ops, dtype=np.int32)), searched, count
+
+
+def _core_searches(
+    problem: Problem, seed: int, keep: Sequence[str], host: HostMemory | None
+) -> tuple[SearchIn, Problem, int]:
+    """What makes the search of the core for an order of first runs; and the rest as in `core_search`."""
     assert problem.machine.num_devices == 1
     check_names(problem.graph, moves=host is not None)
     weights = weights_to_stream(problem, keep) if host is not None else ()
@@ -154,8 +196,12 @@ def core_search(
         stays = np.append(np.zeros(count, np.bool_), kept_in_place(problem, keep))
         movable = np.where(stays[lowered.producer], 0, may_move(searched)).astype(np.uint8)
         movable[lowered.output_begin[:count]] = 1
-    search = search_beside(searched.core, until, seed, host, movable, count)
-    return search, searched, count
+
+    def search_in(order: NDArray[np.int32]) -> _core.RematerializationSearch:
+        whole = np.append(np.arange(count, dtype=np.int32), order + np.int32(count))
+        return search_beside(searched.core, until, seed, host, movable, count, whole)
+
+    return search_in, searched, count
 
 
 def search_beside(
@@ -165,16 +211,18 @@ def search_beside(
     host: HostMemory | None,
     movable: NDArray[np.uint8] | None,
     num_weights: int = 0,
+    order: NDArray[np.int32] | None = None,
 ) -> _core.RematerializationSearch:
-    """The search of the core for one device, whose ops run in their order. until: as `again_before` says it. movable:
-    tensors that may be moved to the host, as 1. num_weights: as many ops in front stand for weights that may be there.
+    """The search of the core for one device. until: as `again_before` says it. movable: tensors that may be moved to
+    the host, as 1. num_weights: as many ops in front stand for weights that may be there. order: of first runs; by
+    default that of the ops.
     """
     links = [(0, 0), (0, 0)]
     if host is not None:
         links = [(link.latency_ns, link.inverse_bandwidth) for link in (*host.there, *host.back)]
     return _core.RematerializationSearch(
         problem=problem,
-        order=np.arange(problem.num_ops, dtype=np.int32),
+        order=np.arange(problem.num_ops, dtype=np.int32) if order is None else order,
         again_before=until,
         seed=seed,
         may_move=movable,

@@ -17,6 +17,7 @@ from placewright.rematerialization.several_devices import (
     roomier,
 )
 from placewright.rematerialization.solve import Rematerialized, least_memory, ops_of, rematerialize, rerun_evaluations
+from placewright.search.constructive.one_device import INPUT_ORDER
 from placewright.search.run.budget import Budget
 from placewright.search.run.result import Result, fitness_in
 from placewright.search.run.search_run import SearchRun
@@ -72,7 +73,9 @@ def solve_within_limits(
     evaluations = evaluations_on_several(problem) if several else rerun_evaluations(problem)
     # Where nothing fits, for what comes near.
     again = partial(begin, Budget(evaluations=1 if hopeless else evaluations, seconds=budget.seconds))
-    orders = [ops_of(result.solution.order)]
+    # A method that has only the captured order to offer keeps it.
+    is_captured = result.found_by == INPUT_ORDER.name and not result.baselines
+    orders = [] if is_captured else [ops_of(result.solution.order)]
     if options.max_slowdown is not None:
         found = least_memory(problem, again(), options.max_slowdown, options.keep, options.host, orders)
         # Where nothing is found, for the bound of ops that run again, of which no other proof knows.
