@@ -11,9 +11,8 @@ from torch import nn
 from torch.nn import functional
 
 import placewright
-from placewright.api import inductor_memory
 from placewright.api.inductor_memory import _Fitted, _tried
-from placewright.execution.pytorch.inductor_ways import WAYS, Way
+from placewright.execution.pytorch.inductor_ways import WAYS
 from placewright.execution.pytorch.memory import allocated_peak
 
 
@@ -69,20 +68,6 @@ class Expanded(nn.Module):
         return self.layers(x)[0].square().mean() + self.offset.sum()
 
 
-class Cells(nn.Module):
-    """A cell of an LSTM called again and again: kernels of one step read what those of others read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cell = nn.LSTMCell(64, 64)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        state = None
-        for _ in range(8):
-            state = self.cell(x, state)
-        return state[0].square().mean()
-
-
 class Chosen(nn.Module):
     """Ops that read places of other tensors, and numbers that are drawn: none computes on whatever lies in memory."""
 
@@ -104,7 +89,6 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "twice": (Twice, (1024, 64)),
     "expanded": (Expanded, (1024, 64)),
     "chosen": (Chosen, (1024, 64)),
-    "cells": (Cells, (256, 64)),
 }
 
 
@@ -142,28 +126,6 @@ def test_the_peak_is_what_the_allocator_says(name: str) -> None:
         assert found <= limit
         limit = int(0.9 * found)
     assert graph.plan.reruns
-
-
-def kept_in(way: Way, model: nn.Module, x: torch.Tensor, limit: int, monkeypatch: pytest.MonkeyPatch) -> int:
-    """What a step takes that is compiled in one way alone."""
-    torch._dynamo.reset()
-    model.zero_grad()
-    monkeypatch.setattr(inductor_memory, "WAYS", (way,))
-    fitted = placewright.fit(model, limit, backend="inductor")
-    found = measured(model, fitted, x)
-    assert found == pytest.approx(fitted.graphs[0].peak_bytes, rel=0.005)
-    return found
-
-
-def test_nodes_far_apart_in_one_kernel_are_what_keeps_a_limit_from_holding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other ways take 3.4 MiB or more for half of eager's 3.9, however little is planned."""
-    torch.manual_seed(0)
-    model, x = Cells(), torch.randn(256, 64)
-    limit = measured(model, model, x) // 2
-    for way in WAYS[:-1]:
-        with pytest.raises(Exception, match="no plan was found"):
-            kept_in(way, model, x, limit, monkeypatch)
-    assert kept_in(WAYS[-1], model, x, limit, monkeypatch) <= limit
 
 
 class _Planned:

@@ -32,7 +32,7 @@ class NearFusion(InductorChoices):
     def can_fuse(scheduler: Any, node1: Any, node2: Any, shared_data_score: int) -> bool:
         """Whether two nodes may become one kernel."""
         apart = max(abs(node1.min_order - node2.max_order), abs(node2.min_order - node1.max_order))
-        return apart <= _NEAR and InductorChoices.can_fuse(scheduler, node1, node2, shared_data_score)
+        return apart <= _NEAR and bool(InductorChoices.can_fuse(scheduler, node1, node2, shared_data_score))
 
     def uuid(self) -> str:
         """Tell what is compiled with it apart in PyTorch's caches."""
@@ -60,8 +60,9 @@ class Way:
             yield
 
 
-#: Inductor's own way puts some nodes that read the same into one kernel; holds memory that nothing is in until something
-#: of the same size comes; and computes what is read twice where it is read, so that what it is made of lives until then.
+#: Inductor's own way puts some nodes that read the same into one kernel; holds memory that nothing is in until
+#: something of the same size comes; and computes what is read twice where it is read, so that what it is made of lives
+#: until then.
 _NEARER_TO_PLAN = {
     "cpp.max_horizontal_fusion_size": 1,
     "allow_buffer_reuse": False,
