@@ -3,6 +3,7 @@
 import re
 import shlex
 import shutil
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,13 @@ def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     run_blocks(ROOT / "README.md")
     assert {path.name for path in tmp_path.iterdir()} == {"plan.json", "report.html", "trace.json.gz"}
+
+
+def test_the_loop_of_the_readme_is_that_of_the_page_about_trainers() -> None:
+    """That page's code runs in tests/execution/pytorch/test_fitted_module.py."""
+    loop = re.search(r"^    model = .*?\n\n", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    assert loop
+    assert textwrap.dedent(loop[0]).strip() in (ROOT / "docs" / "tutorials" / "trainers.md").read_text()
 
 
 @pytest.mark.heavy
