@@ -803,7 +803,7 @@ def off_by(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> t
 def compiled(case: Case, fitted: Any = None) -> tuple[int, dict[str, torch.Tensor]]:
     torch._dynamo.reset()
     with torch._inductor.config.patch(fx_graph_cache=False):
-        return case.run(fitted or torch.compile(case.network, dynamic=False))
+        return case.run(torch.compile(case.network, dynamic=False) if fitted is None else fitted)
 
 
 def within(
