@@ -22,7 +22,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import _disable_current_modes
 
+from placewright.api.functions import plan as make_plan
 from placewright.api.planned_graphs import MAX_PLANS, GraphPlanner, PlannedGraph
+from placewright.api.splits import is_split, split_within
 from placewright.execution.pytorch.joint import (
     JointGraph,
     add_before_casting,
@@ -145,6 +147,9 @@ class _Captured:
             places = [getattr(node.meta.get("desc"), "idx", -1) for node in joint.graph.find_nodes(op="placeholder")]
             add_before_casting(joint, num_fwd_outputs, [0 <= place < len(own) and own[place] for place in places])
         self._check_hooks(without_gradient(joint, num_fwd_outputs))
+        if self._planner.wishes.split and self._planner.limit is not None and not _is_open(joint) and _computes(joint):
+            with _disable_current_modes(), torch.no_grad():
+                joint = self._split(joint, num_fwd_outputs, list(static_lifetime_input_indices or ()))
         parts = partition(
             joint,
             inputs,
@@ -170,6 +175,31 @@ class _Captured:
                     f"'{name}' has a hook and gets no gradient in this graph, and PyTorch would call the hook with "
                     "None; register it only where there is a gradient"
                 )
+
+    def _split(self, joint: torch.fx.GraphModule, num_outputs: int, static: Sequence[int]) -> torch.fx.GraphModule:
+        """The graph with a stretch in parts, where that keeps the limit at less time."""
+        planner = self._planner
+        placeholders = joint.graph.find_nodes(op="placeholder")
+        values = [_value_of(node, self._examples) for node in placeholders]
+        self._note(placeholders, values, static)
+        room = planner.room_for(values)
+        resident = [node.name in self._resident for node in placeholders]
+        given = {node.name for node in placeholders if node.name not in self._static and not is_tangent(node)}
+        assert room is not None
+
+        def read(module: torch.fx.GraphModule) -> Graph:
+            return JointGraph(module, num_outputs, None, resident=resident, as_run=True, sums_in_place=True).graph
+
+        def planned(graph: Graph) -> Plan:
+            return make_plan(
+                graph,
+                planner.devices.machine,
+                solver="input-order",
+                memory_limit=room,
+                keep=[*planner.options["keep"], "move:*", "weight:*"],
+            )
+
+        return split_within(joint, given, room, read, planned) or joint
 
     def _parted(
         self,
@@ -205,7 +235,7 @@ class _Captured:
         )
         if planner.wishes.given is not None:
             _check_given(planner.wishes.given, read.graph)
-        theirs = read.run_again_in(parts[1])
+        theirs = () if is_split(joint.graph) else read.run_again_in(parts[1])
         mode = {"mode": "training"}
         read.graph = replace(read.graph, metadata={**read.graph.metadata, **mode})
         program = replace(program, graph=replace(program.graph, metadata={**program.graph.metadata, **mode}))
@@ -216,7 +246,7 @@ class _Captured:
                 planned = planner.planned(program, read.graph, values, joint=True)
         planned.likes = [(node.name, node.meta["val"]) for node in placeholders]
         planned.is_whole = self._is_whole
-        if planned.plan.reruns:
+        if planned.plan.reruns or is_split(joint.graph):
             parts = read.parted(planned.plan.reruns, static, planned.plan.device_of)
         else:
             read.mark(*parts)

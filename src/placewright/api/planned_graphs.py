@@ -92,7 +92,8 @@ class Wishes:
 
     options: as `placewright.plan` takes them. given: a plan that is taken instead of one that is made. measured: a file
     of op times. inductor: whether Inductor computes ops that one device runs without waiting in between.
-    measure_placements: whether a solver learns from placements that run.
+    measure_placements: whether a solver learns from placements that run. split: whether stretches of a step may run in
+    parts.
     """
 
     options: Mapping[str, Any]
@@ -100,6 +101,7 @@ class Wishes:
     measured: Path | None = None
     inductor: bool = False
     measure_placements: bool = False
+    split: bool = False
 
 
 class PreparedError(BaseException):
@@ -266,7 +268,7 @@ class GraphPlanner:
         check_readable({f"argument {number}": tensor for number, tensor in enumerate(tensors)}, devices.places)
         if devices.is_recorded:
             self._check_recordable(program, parameters)
-        others = self._of_others(values) if self.limit is not None else _OfOthers(0, 0, 0)
+        others = self._others_now(values)
         options = self.options_beside(sum(others))
         if joint:
             options = {**options, "keep": [*options["keep"], "move:*", "weight:*"]}
@@ -300,6 +302,13 @@ class GraphPlanner:
             beside=sum(others),
             read=frozenset(map(id, values)),
         )
+
+    def _others_now(self, values: Sequence[Any]) -> _OfOthers:
+        return self._of_others(values) if self.limit is not None else _OfOthers(0, 0, 0)
+
+    def room_for(self, values: Sequence[Any]) -> int | None:
+        """What is left of the limit for a graph that reads these tensors, in bytes; None where there is no limit."""
+        return None if self.limit is None else max(0, self.limit - self.beside - sum(self._others_now(values)))
 
     def _beside_words(self, others: _OfOthers) -> str:
         """What counts beside the graph, for a sentence that says what is missing."""

@@ -36,6 +36,7 @@ def compile(
     inductor: bool = False,
     cuda_graph: bool = False,
     measure_placements: bool = False,
+    split: bool = False,
     verify: bool = True,
     **options: Any,
 ) -> Compiled:
@@ -81,6 +82,10 @@ def compile(
         Whether a solver that tries placements (`post`, `colocrl`, `annealed-placement` and so on) runs each of them
         here and learns from the time it takes, instead of simulating it: ten steps, the first of which does not count.
         For small networks, on CPU devices, and with `evaluations` or `time_limit`.
+    split
+        Whether a stretch of a training step, such as the loss, may run in parts, part after part, where that takes less
+        memory than running ops again, or less time. Sums over parts have other last bits. For one device and a
+        `memory_limit`.
     verify
         Whether the first call is compared with eager's on a copy of the module, where there is room for one: what is
         rounded otherwise is warned of, other results are refused.
@@ -124,6 +129,7 @@ def compile(
         measured=None if measured is None else Path(measured),
         inductor=inductor,
         measure_placements=measure_placements,
+        split=split,
     )
     machine = known.machine(devices, recorded=cuda_graph)[0]
     call = Call(model=check_module(model), training=training, loss=loss, optimizer=optimizer)

@@ -18,7 +18,14 @@ from placewright.graph import Graph
 from placewright.importers.torch.capture import Capture
 from placewright.importers.torch.ops import bodies_of
 
-_ADD = torch.ops.aten.add_.Tensor
+_ATEN = torch.ops.aten
+#: Ops that may take the memory of their first operand, as they do it.
+_IN_PLACE = {
+    _ATEN.add.Tensor: _ATEN.add_.Tensor,
+    _ATEN.mul.Tensor: _ATEN.mul_.Tensor,
+    _ATEN.addmm.default: _ATEN.addmm_.default,
+    _ATEN.baddbmm.default: _ATEN.baddbmm_.default,
+}
 #: Says of a recurrent layer's node that its backward reads the workspace that it makes.
 TRAINED = "placewright_trained"
 
@@ -56,14 +63,15 @@ def calls_of(graph: Graph, captured: Capture, tensors: Mapping[Any, tuple[int | 
 def _in_place(graph: Graph, op: int, call: Call) -> Call:
     """A sum of gradients that takes the memory of its first operand is added into it; other calls are as they are. What
     overwrites a parameter, a buffer or an input may read it in any way, and is copied there."""
-    adds = call.function is torch.ops.aten.add.Tensor
-    overwritten = graph.tensors[graph.ops[op].outputs[0]].alias_of if adds else None
+    function = _IN_PLACE.get(call.function)
+    overwritten = graph.tensors[graph.ops[op].outputs[0]].alias_of if function is not None else None
     if overwritten is None or call.args[0] != Value(overwritten):
         return call
     maker = graph.producer_of[graph.base_of[overwritten]]
     if maker < 0 or graph.ops[maker].kind == "input":
         return call
-    return replace(call, function=_ADD, in_place=True)
+    assert function is not None
+    return replace(call, function=function, in_place=True)
 
 
 def _traced_call(node: Any, tensors: Mapping[Any, tuple[int | None, ...]]) -> Call:

@@ -21,6 +21,7 @@ from placewright.execution.pytorch.open_sizes import Sizes, is_size
 from placewright.graph import LEAVE_TARGET, Graph, Op
 from placewright.importers.torch.capture import ancestors, capture_graph
 from placewright.importers.torch.graph import translate
+from placewright.importers.torch.marks import PART
 from placewright.importers.torch.ops import draws_random_numbers
 from placewright.rematerialization.reruns import Move, Rerun, Rewritten, rewritten
 from placewright.support.errors import InputError
@@ -37,11 +38,12 @@ RUN = "placewright_run"
 class JointGraph:
     """A joint graph of aot_autograd, read as a graph to be planned.
 
-    forward: PyTorch's own, which may hold what backward alone needs. resident: of each placeholder, whether it is there
-    from begin to end; the others are there from where they are made: gradients that backward gets, and arguments that
-    are brought to a device. labels: names of placeholders in the module. as_run: whether the plan is for ops that
-    PyTorch runs one by one, in which nothing is copied that need not be, and gradients of one tensor may be added in
-    place; otherwise for a compiler. sizes: the numbers for which a graph with open sizes is read.
+    forward: PyTorch's own, which may hold what backward alone needs; None where it is not known. resident: of each
+    placeholder, whether it is there from begin to end; the others are there from where they are made: gradients
+    that backward gets, and arguments that are brought to a device. labels: names of placeholders in the module.
+    as_run: whether the plan is for ops that PyTorch runs one by one, in which nothing is copied that need not be,
+    and gradients of one tensor may be added in place; otherwise for a compiler. sizes: the numbers for which a
+    graph with open sizes is read.
 
     Attributes
     ----------
@@ -58,7 +60,7 @@ class JointGraph:
         self,
         joint: fx.GraphModule,
         num_forward_outputs: int,
-        forward: fx.GraphModule,
+        forward: fx.GraphModule | None,
         *,
         name: str = "inductor",
         resident: Sequence[bool] | None = None,
@@ -77,12 +79,14 @@ class JointGraph:
         in_backward = [node for node in writes if node.meta.get("partitioner_tag") == "must_be_in_backward"]
         self._writes = {False: [node for node in writes if node not in in_backward], True: in_backward}
         self._checks = [node for node in joint.graph.nodes if node.target in _CHECKS]
-        theirs = {node.name for node in forward.graph.nodes if node.op == "call_function"}
+        own_nodes = () if forward is None else forward.graph.nodes
+        theirs = {node.name for node in own_nodes if node.op == "call_function"}
         checked = [node.args[0] for node in self._checks]
         first = [*ends[:num_forward_outputs], *(node.args[1] for node in self._writes[False]), *checked]
         # Nodes of a part may have the names of others of the joint graph.
         late = _reached_by_tangents(joint.graph)
-        own = (node for node in joint.graph.nodes if node.name in theirs and node not in late)
+        # What runs in parts with forward is of forward, though forward does not need it.
+        own = (node for node in joint.graph.nodes if node not in late and (node.name in theirs or PART in node.meta))
         self._forward = ancestors([node for node in (*first, *own) if isinstance(node, fx.Node)])
         self._of: dict[fx.Node, fx.Node] = {}
         read = self._in_passes([*ends, *(node.args[1] for node in writes), *checked])

@@ -16,6 +16,7 @@ from placewright.importers.optimizers import OPTIMIZER_STATES
 from placewright.importers.source_lines import module_of, phase_of, source_of
 from placewright.importers.torch.attributes import part_bytes
 from placewright.importers.torch.capture import Capture
+from placewright.importers.torch.marks import IN_PLACE
 from placewright.importers.torch.ops import describe, draws_random_numbers
 from placewright.support.errors import InputError
 
@@ -50,8 +51,9 @@ def translate(
         translation.builder.change_tensor(translation.tensor_of(node), is_output=True)
     for _, gradient in captured.gradients if not optimizer else ():
         translation.builder.change_tensor(translation.tensor_of(gradient), is_output=True)
-    for node in captured.nodes if sums_in_place else ():
-        translation.add_in_place(node)
+    for node in captured.nodes:
+        if IN_PLACE in node.meta or (sums_in_place and _is_sum_of_gradients(node)):
+            translation.add_in_place(node)
     for warning in captured.warnings:
         translation.builder.warn(warning)
     mode = {"mode": "training" if captured.gradients else "inference"}
@@ -197,14 +199,13 @@ class _Translation:
         self._overwrite(op, result, old)
 
     def add_in_place(self, node: Any) -> None:
-        """A sum of gradients of one tensor takes the memory of its first operand, where PyTorch would do so: where the
-        operand is all of a result that nothing else needs afterwards. Readers from before stay before it."""
-        if not _is_sum_of_gradients(node):
-            return
-        result, first, second = (self.tensor_of(each) for each in (node, *node.args))
+        """A sum takes the memory of its first operand, where that is all of a result that nothing else needs later.
+        PyTorch does so with gradients of one tensor. Readers from before stay before it."""
+        result, first = self.tensor_of(node), self.tensor_of(node.args[0])
+        others = {self.owner[self.tensor_of(each)] for each in node.args[1:] if isinstance(each, torch.fx.Node)}
         owner, op = self.owner[first], self.producer[result]
         is_new = self.builder.tensors[result].alias_of is None
-        if is_new and owner != self.owner[second] and self._is_free_after(op, owner, first):
+        if is_new and owner not in others and self._is_free_after(op, owner, first):
             self.builder.change_op(op, controls=self._after_readers(op, owner))
             self.builder.change_tensor(result, alias_of=first)
             self._share(result, owner)

@@ -1,0 +1,76 @@
+"""Splits of a captured joint graph within a memory limit: which stretch runs in how many parts.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator
+
+from torch import fx
+
+from placewright.graph import Graph
+from placewright.importers.torch.marks import PART
+from placewright.importers.torch.splitting.choices import Choice, choices, divided
+from placewright.plans.record import Plan
+from placewright.support.quantities import format_bytes, format_time_ns
+
+_LOGGER = logging.getLogger(__name__)
+#: Numbers of parts that are tried.
+_COUNTS = (2, 4, 8)
+#: How much less time than the step as it is a split takes at least, to be taken where both keep the limit.
+_GAIN = 0.005
+
+
+def split_within(
+    joint: fx.GraphModule,
+    inputs: Collection[str],
+    limit: int,
+    read: Callable[[fx.GraphModule], Graph],
+    planned: Callable[[Graph], Plan],
+) -> fx.GraphModule | None:
+    """The joint graph with the split for which a step within the limit takes least time; None where none does.
+
+    inputs: names of placeholders of what the step is called with. read: the graph that is planned. planned: a plan
+    within the limit, or near it.
+    """
+    whole = planned(read(joint))
+    best, fewest = None, _fitness(whole, limit)
+    if fewest[0] == 0:
+        fewest = (0, round(fewest[1] * (1 - _GAIN)))
+    for choice in choices(joint.graph, [node for node in joint.graph.nodes if node.name in inputs]):
+        for module, plan in _in_parts(joint, choice, limit, read, planned):
+            if _fitness(plan, limit) < fewest:
+                best, fewest = module, _fitness(plan, limit)
+    return best
+
+
+def _in_parts(
+    joint: fx.GraphModule,
+    choice: Choice,
+    limit: int,
+    read: Callable[[fx.GraphModule], Graph],
+    planned: Callable[[Graph], Plan],
+) -> Iterator[tuple[fx.GraphModule, Plan]]:
+    """More and more parts, until nothing has to run again."""
+    for count in _COUNTS:
+        if count > choice.stretch.extent:
+            return
+        module = fx.GraphModule(joint, divided(joint.graph, choice, count))
+        plan = planned(read(module))
+        peak, time = format_bytes(plan.peak_bytes[0]), format_time_ns(plan.step_time_ns)
+        _LOGGER.info("'%s' in %d parts: %s, %s", choice.name, count, peak, time)
+        yield module, plan
+        if plan.peak_bytes[0] <= limit and not plan.reruns:
+            return
+
+
+def _fitness(plan: Plan, limit: int) -> tuple[int, int]:
+    """Bytes over the limit, then the time."""
+    return max(0, plan.peak_bytes[0] - limit), plan.step_time_ns
+
+
+def is_split(graph: fx.Graph) -> bool:
+    """Whether a part of it runs in parts."""
+    return any(PART in node.meta for node in graph.nodes)

@@ -1,0 +1,6 @@
+"""Marks in the nodes of a captured step that say what a rewriting of it meant."""
+
+#: Of a node whose first operand is needed by nothing else, so that the result may take its memory.
+IN_PLACE = "placewright_in_place"
+#: Of a node that runs in a part of a split: which one.
+PART = "placewright_part"

@@ -1,0 +1,1 @@
+"""Stretches of a captured step that run in parts along one axis."""

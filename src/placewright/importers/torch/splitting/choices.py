@@ -1,0 +1,82 @@
+"""Splits of a captured step that may be worth trying: the loss, the largest tensor, all samples.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import fx
+from torch._functorch._aot_autograd import descriptors
+
+from placewright.importers.torch.splitting.losses import means_as_sums, without_needless_views
+from placewright.importers.torch.splitting.rewrite import in_parts
+from placewright.importers.torch.splitting.stretch import Borders, Stretch, stretch_from
+
+#: Of what share of the largest tensor's bytes others are along which its stretch grows.
+_LARGE = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A stretch that can run in parts. name: what it is, "batch" for all samples, or an op of it."""
+
+    name: str
+    stretch: Stretch
+
+
+def choices(graph: fx.Graph, inputs: Collection[fx.Node]) -> Iterator[Choice]:
+    """Stretches of a step. The graph is changed to one that computes the same, in which they can be found.
+
+    inputs: placeholders of what the step is called with, other than parameters.
+    """
+    without_needless_views(graph)
+    means_as_sums(graph)
+    borders = borders_of(graph)
+    seen: set[frozenset[fx.Node]] = set()
+    for name, seed, axis, least in _seeds(graph, inputs):
+        stretch = stretch_from(seed, axis, least, borders)
+        if stretch is not None and frozenset(stretch.ops) not in seen:
+            seen.add(frozenset(stretch.ops))
+            yield Choice(name=name, stretch=stretch)
+
+
+def borders_of(graph: fx.Graph) -> Borders:
+    """Forward's results, and the gradients that backward gets, by the descriptors of AOTAutograd."""
+    end = graph.output_node()
+    meanings = end.meta["desc"]
+    return Borders(
+        results=[
+            node
+            for node, meaning in zip(end.args[0], meanings, strict=True)
+            if isinstance(node, fx.Node) and not isinstance(meaning, descriptors.GradAOTOutput)
+        ],
+        tangents=[
+            node
+            for node in graph.find_nodes(op="placeholder")
+            if isinstance(node.meta.get("desc"), descriptors.TangentAOTInput)
+        ],
+    )
+
+
+def _seeds(graph: fx.Graph, inputs: Collection[fx.Node]) -> Iterator[tuple[str, fx.Node, int, int]]:
+    """Name, tensor, axis and the least bytes of tensors along which the stretch grows."""
+    made = [
+        node
+        for node in graph.nodes
+        if node.op == "call_function" and isinstance(node.meta.get("val"), torch.Tensor) and node.meta["val"].dim()
+    ]
+    largest = max(made, key=lambda node: node.meta["val"].nbytes)
+    for axis in range(largest.meta["val"].dim()):
+        yield largest.name, largest, axis, int(_LARGE * largest.meta["val"].nbytes)
+    given = [node for node in inputs if node.meta["val"].dim() and node.meta["val"].shape[0] > 1]
+    if given:
+        yield "batch", max(given, key=lambda node: node.meta["val"].nbytes), 0, 0
+
+
+def divided(graph: fx.Graph, choice: Choice, num_parts: int) -> fx.Graph:
+    """The step with a stretch in so many parts."""
+    return in_parts(graph, choice.stretch, min(num_parts, choice.stretch.extent))

@@ -1,0 +1,436 @@
+"""Stretches of a captured step: ops that can run in parts along one axis, found from one tensor.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils import _pytree as pytree
+
+from placewright.importers.torch.attributes import arguments_of
+from placewright.importers.torch.splitting.axes import Rule, Share, rules
+
+#: What share of the bytes of a stretch is computed as a whole, so that the rest can run in parts.
+_FEW = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stretch:
+    """Ops that run in parts.
+
+    extent: the length of the divided axis, of which the lengths of all divided axes are multiples. ops: the rule of
+    each, in the order of the graph. shares: along which axis each node is divided, or what a part makes of it, also of
+    those that pick a result. gradient: of the loss, where forward and backward share the stretch, in which it is 1;
+    scaled: the nodes that depend on it, and numbers: what is made of it alone outside of the stretch.
+    """
+
+    extent: int
+    ops: Mapping[fx.Node, Rule]
+    shares: Mapping[fx.Node, int | Share]
+    gradient: fx.Node | None = None
+    scaled: frozenset[fx.Node] = frozenset()
+    numbers: frozenset[fx.Node] = frozenset()
+
+    def is_read_outside(self, node: fx.Node) -> bool:
+        """Whether something that does not run in parts needs a result."""
+        return any(user not in self.shares for user in node.users)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Borders:
+    """What of a step comes first and last.
+
+    results: of forward. tangents: placeholders that hold gradients of these, which are there when forward is over.
+    """
+
+    results: Collection[fx.Node] = ()
+    tangents: Collection[fx.Node] = ()
+
+
+def stretch_from(
+    seed: fx.Node, axis: int, least_bytes: int, borders: Borders, among: Collection[fx.Node] | None = None
+) -> Stretch | None:
+    """The stretch around a tensor that is divided along an axis; None where there is none.
+
+    It grows along tensors of `least_bytes` at least, and what stands between two of its ops belongs to it where it can.
+    Where the loss alone has a gradient, forward and backward can share a stretch: gradients are linear in it, so they
+    are computed for 1 and scaled. among: ops that may belong to it; by default all.
+    """
+    return _Growth(seed, axis, least_bytes, borders, among).found()
+
+
+class _Growth:
+    def __init__(
+        self,
+        seed: fx.Node,
+        axis: int,
+        least_bytes: int,
+        borders: Borders,
+        among: Collection[fx.Node] | None,
+    ) -> None:
+        self.graph = seed.graph
+        self.extent = int(seed.meta["val"].shape[axis])
+        self.least_bytes = least_bytes
+        self.seed = seed
+        self.axis = axis
+        self.among = among
+        self.results = set(borders.results)
+        self.tangents = list(borders.tangents)
+        self.late = reached_from(self.graph, borders.tangents)
+        is_loss = len(borders.tangents) == 1 and all(node.meta["val"].numel() == 1 for node in borders.tangents)
+        self.linear = linear_in(self.graph, borders.tangents) if is_loss else set()
+        self.chain = _numbers_of(self.graph, borders.tangents, self.late, self.linear)
+        self.ops: dict[fx.Node, Rule] = {}
+        self.shares: dict[fx.Node, int | Share] = {}
+        #: Along which axis what comes from outside is divided.
+        self.wanted: dict[fx.Node, int] = {}
+        #: What something in the stretch reads as a whole.
+        self.whole: set[fx.Node] = set()
+        self.dropped: set[fx.Node] = set()
+
+    def found(self) -> Stretch | None:
+        if not self._start():
+            return None
+        while True:
+            self._grow()
+            self._fill()
+            gone = self._not_convex()
+            if not gone:
+                break
+            self.dropped |= gone
+            self._restart()
+            if not self.ops:
+                return None
+        order = {node: place for place, node in enumerate(self.graph.nodes)}
+        return Stretch(
+            extent=self.extent,
+            ops=dict(sorted(self.ops.items(), key=lambda each: order[each[0]])),
+            shares=self.shares,
+            **self._scaling(),
+        )
+
+    def _scaling(self) -> dict[str, Any]:
+        if not self._joins_passes():
+            return {}
+        (gradient,) = self.tangents
+        return {
+            "gradient": gradient,
+            "scaled": frozenset(self.late & set(self.shares)),
+            "numbers": frozenset(self.chain),
+        }
+
+    def _start(self) -> bool:
+        self.wanted[self.seed] = self.axis
+        call = call_of(self.seed)
+        return self._add(call) or any(self._add(call_of(user)) for user in self.seed.users)
+
+    def _restart(self) -> None:
+        """Begins anew without what was dropped."""
+        self.ops.clear()
+        self.shares.clear()
+        self.wanted.clear()
+        self.whole.clear()
+        if not self._start():
+            self.ops.clear()
+
+    def _grow(self) -> None:
+        """Adds ops that read or make large tensors of the stretch, until there are no more."""
+        waiting = [*self.shares, *self.wanted]
+        tried: set[fx.Node] = set()
+        while waiting:
+            node = waiting.pop(0)
+            if not isinstance(node.meta.get("val"), torch.Tensor) or _num_bytes(node) < self.least_bytes:
+                continue
+            if node not in self.shares and node not in self.wanted:
+                continue
+            makers = [call_of(node)] if node in self.wanted and node not in self.shares else []
+            for call in (*makers, *map(call_of, node.users)):
+                if call in tried or call in self.ops:
+                    continue
+                tried.add(call)
+                before = {*self.shares, *self.wanted}
+                if self._add(call):
+                    waiting += [each for each in (*self.shares, *self.wanted) if each not in before]
+
+    def _fill(self) -> None:
+        """Adds ops between those of the stretch, first to last and back."""
+        changed = True
+        while changed:
+            changed = False
+            between = self._between()
+            for node in self.graph.nodes:
+                if node in between and node not in self.ops:
+                    changed |= self._add(node)
+
+    def _between(self) -> set[fx.Node]:
+        after = reached_from(self.graph, set(self.shares))
+        before = set(self.shares)
+        for node in reversed(self.graph.nodes):
+            if node not in before and any(user in before for user in node.users):
+                before.add(node)
+        return {node for node in after & before if node.op == "call_function" and node.target is not operator.getitem}
+
+    def _add(self, call: fx.Node) -> bool:
+        """Adds an op by the first rule that suits what is there."""
+        if call.op != "call_function" or call in self.ops or call in self.dropped:
+            return False
+        if self.among is not None and call not in self.among:
+            return False
+        rule = next((rule for rule in rules(call) if self._suits(call, rule)), None)
+        if rule is None:
+            return False
+        self.ops[call] = rule
+        for node, share in results_of(call, rule):
+            self.shares[node] = share
+            self.wanted.pop(node, None)
+        for node, axis in _divided(call, rule):
+            if node not in self.shares:
+                self.wanted[node] = axis
+        self.whole.update(_read_whole(call, rule))
+        return True
+
+    def _suits(self, call: fx.Node, rule: Rule) -> bool:
+        results = list(results_of(call, rule))
+        divided = list(_divided(call, rule))
+        known = {**self.wanted, **self.shares}
+        if not any(node in known for node, _ in (*results, *divided)):
+            return False
+        for node, share in results:
+            if node in self.whole or (node in self.wanted and self.wanted[node] != share):
+                return False
+            if not isinstance(share, str) and not self._is_multiple(node.meta["val"].shape[share]):
+                return False
+            if share == "sum" and not node.meta["val"].dtype.is_floating_point:
+                return False
+        for node, axis in divided:
+            if known.get(node, axis) != axis or node in self.whole:
+                return False
+            if not self._is_multiple(node.meta["val"].shape[axis]):
+                return False
+        if any(not self._is_multiple(length) for length in _lengths(call, rule)):
+            return False
+        if len({axis for _, axis in divided}) > 1 and len({node for node, _ in divided}) < len(divided):
+            return False
+        owned = {node for node in _tensors(call) if self.shares.get(node) == "own"}
+        return all(node in owned or node not in self.shares for node in _read_whole(call, rule))
+
+    def _is_multiple(self, length: Any) -> bool:
+        return isinstance(length, int) and length >= self.extent and length % self.extent == 0
+
+    def _not_convex(self) -> set[fx.Node]:
+        """Ops that have to leave the stretch, for an op that waits for something outside that waits for the stretch.
+
+        Where little of the stretch is behind what is waited for, as behind a count of targets, that leaves: all of it
+        is computed before. Otherwise what waits leaves.
+        """
+        outside, gone = dict[fx.Node, set[fx.Node]](), set[fx.Node]()
+        joins = self._joins_passes()
+        inside = self.shares.keys() | self.ops.keys()
+        for node in self.graph.nodes:
+            waits = [source for source in node.all_input_nodes if source in outside or source in gone]
+            if node in inside:
+                if waits or (joins and node in self.late and node not in self.linear):
+                    gone.add(node)
+                    behind = set().union(*(outside.get(source, {source}) for source in waits))
+                    if waits and (few := self._ancestors_if_few(behind)):
+                        return few
+                continue
+            sources = {source for source in node.all_input_nodes if source in inside}
+            sources = sources.union(*(outside.get(source, ()) for source in waits))
+            if waits or sources or (joins and node in self.late and node not in self.chain):
+                outside[node] = sources
+        return {call_of(node) for node in gone}
+
+    def _ancestors_if_few(self, nodes: Collection[fx.Node]) -> set[fx.Node]:
+        """The ops of the stretch that these are computed from, if they make little of what it makes; none otherwise."""
+        found, waiting = set[fx.Node](), [call_of(node) for node in nodes]
+        while waiting:
+            call = waiting.pop()
+            if call in self.ops and call not in found:
+                found.add(call)
+                waiting += map(call_of, call.all_input_nodes)
+        sizes = {node: _num_bytes(node) for node in self.shares if isinstance(node.meta["val"], torch.Tensor)}
+        made = sum(size for node, size in sizes.items() if call_of(node) in found)
+        return found if found and made <= _FEW * sum(sizes.values()) else set()
+
+    def _joins_passes(self) -> bool:
+        """Whether the stretch has ops of forward and of backward."""
+        if self.late.isdisjoint(self.shares):
+            return False
+        first = set(self.shares) - self.late
+        return not self.results.isdisjoint(reached_from(self.graph, first))
+
+
+def _numbers_of(
+    graph: fx.Graph, tangents: Collection[fx.Node], late: Collection[fx.Node], linear: Collection[fx.Node]
+) -> set[fx.Node]:
+    """Single numbers, and what shows them, that are linear in the gradient of a loss and depend on little else."""
+    found = set(tangents)
+    for node in graph.nodes:
+        if node not in linear or node in found or not isinstance(node.meta.get("val"), torch.Tensor):
+            continue
+        is_small = node.meta["val"].numel() == 1 or getattr(node.target, "is_view", False)
+        if is_small and all(source in found or source not in late for source in node.all_input_nodes):
+            found.add(node)
+    return found
+
+
+def reached_from(graph: fx.Graph, starts: Collection[fx.Node]) -> set[fx.Node]:
+    """Nodes that are computed from these, with these."""
+    found = set(starts)
+    for node in graph.nodes:
+        if node not in found and any(source in found for source in node.all_input_nodes):
+            found.add(node)
+    return found
+
+
+#: Ops whose result is linear in each of these arguments, while the others do not change.
+_FACTORS = {
+    "mul.Tensor": ("self", "other"),
+    "mul.Scalar": ("self",),
+    "div.Tensor": ("self",),
+    "div.Scalar": ("self",),
+    "mm.default": ("self", "mat2"),
+    "bmm.default": ("self", "mat2"),
+    "sum.default": ("self",),
+    "sum.dim_IntList": ("self",),
+    "mean.dim": ("self",),
+    "neg.default": ("self",),
+    "clone.default": ("self",),
+    "_to_copy.default": ("self",),
+    "alias.default": ("self",),
+    "detach.default": ("self",),
+    "expand.default": ("self",),
+    "_unsafe_view.default": ("self",),
+    "reshape.default": ("self",),
+    "index_select.default": ("self",),
+    "flip.default": ("self",),
+    "native_dropout_backward.default": ("grad_output",),
+    "_softmax_backward_data.default": ("grad_output",),
+    "_log_softmax_backward_data.default": ("grad_output",),
+}
+#: Ops that are linear in all of these arguments together.
+_TERMS = {
+    "add.Tensor": ("self", "other"),
+    "sub.Tensor": ("self", "other"),
+    "cat.default": ("tensors",),
+    "stack.default": ("tensors",),
+}
+
+
+def linear_in(graph: fx.Graph, starts: Collection[fx.Node]) -> set[fx.Node]:
+    """Nodes that are linear functions of these: twice the values give twice the results."""
+    found = set(starts)
+    reached = reached_from(graph, starts)
+    for node in graph.nodes:
+        if node in found or node not in reached or node.op != "call_function":
+            continue
+        if node.target is operator.getitem:
+            if node.args[0] in found:
+                found.add(node)
+        elif isinstance(node.target, torch._ops.OpOverload) and _is_linear(node, reached, found):
+            found.add(node)
+    return found
+
+
+def _is_linear(node: fx.Node, reached: Collection[fx.Node], linear: Collection[fx.Node]) -> bool:
+    name = node.target.__name__
+    depends = {
+        argument: leaves
+        for argument, value in arguments_of(node).items()
+        if (leaves := [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, fx.Node)])
+        and any(leaf in reached for leaf in leaves)
+    }
+    if not all(leaf in linear for leaves in depends.values() for leaf in leaves):
+        return False
+    arguments = arguments_of(node)
+    if name in _TERMS:
+        values = [leaf for each in _TERMS[name] for leaf in pytree.tree_leaves(arguments[each])]
+        return all(value in linear for value in values if isinstance(value, fx.Node)) and all(
+            isinstance(value, fx.Node) for value in values
+        )
+    if name == "where.self":
+        return "condition" not in depends and all(
+            arguments[each] in linear or _is_zero(arguments[each]) for each in ("self", "other")
+        )
+    if name == "masked_fill.Scalar":
+        return set(depends) == {"self"} and arguments["value"] == 0
+    if len(depends) != 1:
+        return False
+    (argument,) = depends
+    if name in _FACTORS:
+        return argument in _FACTORS[name]
+    first = node.target._schema.arguments[0].name
+    is_gradient = argument in ("grad_output", "grad_out", "grad", "out_grad") or (argument == first and "grad" in first)
+    if name.partition(".")[0].endswith("_backward"):
+        return is_gradient
+    return bool(node.target.is_view) and argument == first
+
+
+def _is_zero(value: Any) -> bool:
+    """Whether an argument is made of zeros."""
+    if not isinstance(value, fx.Node):
+        return bool(value == 0)
+    target = getattr(value.target, "__name__", "")
+    if target in ("full.default", "full_like.default", "scalar_tensor.default"):
+        return bool(value.args[0 if target.startswith("scalar") else 1] == 0)
+    return target in ("zeros.default", "zeros_like.default")
+
+
+def call_of(node: fx.Node) -> fx.Node:
+    """The call that makes a tensor, of which a getitem picks one."""
+    return node.args[0] if node.target is operator.getitem else node
+
+
+def _tensors(call: fx.Node) -> list[fx.Node]:
+    return [node for node in call.all_input_nodes if isinstance(node.meta.get("val"), torch.Tensor)]
+
+
+def results_of(call: fx.Node, rule: Rule) -> Iterator[tuple[fx.Node, int | Share]]:
+    """The nodes of an op's results: its own, or those that pick one of several."""
+    if isinstance(call.meta["val"], (tuple, list)):
+        for pick in call.users:
+            if isinstance(pick.meta.get("val"), torch.Tensor):
+                yield pick, rule.results[pick.args[1]]
+    else:
+        yield call, rule.results[0]
+
+
+def _divided(call: fx.Node, rule: Rule) -> Iterator[tuple[fx.Node, int]]:
+    arguments = arguments_of(call)
+    for name, axis in rule.axes.items():
+        for leaf in pytree.tree_leaves(arguments[name]):
+            if isinstance(leaf, fx.Node):
+                yield leaf, axis
+
+
+def _read_whole(call: fx.Node, rule: Rule) -> list[fx.Node]:
+    arguments = arguments_of(call)
+    return [
+        leaf
+        for name, value in arguments.items()
+        if name not in rule.axes
+        for leaf in pytree.tree_leaves(value)
+        if isinstance(leaf, fx.Node)
+    ]
+
+
+def _lengths(call: fx.Node, rule: Rule) -> Iterator[Any]:
+    """Lengths that the op is told of the divided axis; of an open one, none."""
+    arguments = arguments_of(call)
+    for name, place in rule.extents.items():
+        value = arguments[name] if place is None else arguments[name][place]
+        if value != -1:
+            yield value
+
+
+def _num_bytes(node: fx.Node) -> int:
+    value = node.meta["val"]
+    return int(value.numel() * value.element_size())
