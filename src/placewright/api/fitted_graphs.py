@@ -38,6 +38,7 @@ class Limit:
 
     memory_limit: bytes. fused_share: what share of the time for their bytes ops take that Inductor computes inside of
     the kernels that read them. keep: globs over names of nodes and modules that run once. options: of `plan`.
+    split: whether stretches may run in parts.
     """
 
     memory_limit: int
@@ -45,6 +46,7 @@ class Limit:
     fused_share: float
     keep: Sequence[str]
     options: Mapping[str, Any]
+    split: bool = False
 
 
 class GraphCompiler:
@@ -153,6 +155,7 @@ class GraphCompiler:
             gradient_bytes=found.gradient_bytes,
             largest=self.largest,
             steps=self._steps(inputs) if found.runs == 1 else {},
+            split=limit.split,
         )
         settings = {"custom_partitioner_fn": partitioner}
         # A graph from that cache has no plan. Its kernels come from Inductor's.

@@ -68,10 +68,10 @@ def fit(
     backend
         "eager" or "inductor".
     options
-        As `placewright.compile` takes them, `keep`, `profile`, `evaluations` and so on. For "inductor" `keep`, globs
-        over names of nodes and modules that run once; `fused_share`, what share of the time for their bytes elementwise
-        ops, copies and fills take, which Inductor computes inside of the kernels that read them, 0.02 by default; and
-        `time_limit` and `seed` of the search.
+        As `placewright.compile` takes them, `keep`, `split`, `profile`, `evaluations` and so on. For "inductor"
+        `split`, too; `keep`, globs over names of nodes and modules that run once; `fused_share`, what share of
+        the time for their bytes elementwise ops, copies and fills take, which Inductor computes inside of the
+        kernels that read them, 0.02 by default; and `time_limit` and `seed` of the search.
 
     Returns
     -------
@@ -125,6 +125,7 @@ def _fitted_module(
     *,
     fused_share: float = _FUSED_SHARE,
     keep: Sequence[str] = (),
+    split: bool = False,
     **options: Any,
 ) -> FittedModule:
     if importlib.util.find_spec("torch") is None:
@@ -139,6 +140,7 @@ def _fitted_module(
         fused_share=fused_share,
         keep=keep,
         options=options,
+        split=split,
     )
     return FittedModule(model, kept, () if optimizer is None else (optimizer,))
 

@@ -147,13 +147,14 @@ def frontier(
 class _Runs:
     """Of a step: what it takes, how many ops run again, and how many tensors are moved to the host.
 
-    accumulation: how many passes it has; with several it is no plan of the captured step.
+    accumulation: how many passes it has; with several it is no plan of the captured step, nor is it in parts.
     """
 
     metrics: Metrics
     num_reruns: int
     num_moves: int = 0
     accumulation: int = 1
+    is_in_parts: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,7 +286,8 @@ def _point(limit: int, found: Sequence[_Runs], once: _Runs, least: int) -> Front
 
 def _rival(name: str, own: _Runs, runs: Sequence[_Runs], once: _Runs) -> Rival:
     peak = own.metrics.peak_memory_bytes
-    planned = _fastest([*runs, own] if own.accumulation == 1 else runs, peak)
+    is_plan = own.accumulation == 1 and not own.is_in_parts
+    planned = _fastest([*runs, own] if is_plan else runs, peak)
     return Rival(
         name=name,
         accumulation=own.accumulation,
@@ -322,6 +324,8 @@ def _rivals(
         if accumulated:
             show("capturing smaller batches")
             yield from _accumulations(PassCaptures(model, args, kwargs), problem)
+            show("capturing the step in parts")
+            yield from _in_parts(model, args, kwargs, problem)
 
 
 def _blockings(problem: Problem) -> Iterator[tuple[str, _Runs]]:
@@ -355,3 +359,15 @@ def _accumulations(captures: PassCaptures, problem: Problem) -> Iterator[tuple[s
         whole = replace(make_problem(graph, problem.machine), memory_limits_bytes=(None,))
         name = f"batch {captures.samples // count} x {count}, accumulated"
         yield name, _Runs(metrics=measure(whole, in_order(whole)), num_reruns=0, accumulation=count)
+
+
+def _in_parts(model: Any, args: Any, kwargs: Mapping[str, Any], problem: Problem) -> Iterator[tuple[str, _Runs]]:
+    """The step with a stretch of ops in parts, where that needs less, as `compile` and `fit` run it with `split`."""
+    from placewright.importers.torch.module import graphs_in_parts
+
+    least = measure(problem, in_order(problem)).peak_memory_bytes
+    for name, graph in graphs_in_parts(model, args, kwargs):
+        whole = replace(make_problem(graph, problem.machine), memory_limits_bytes=(None,))
+        metrics = measure(whole, in_order(whole))
+        if metrics.peak_memory_bytes < least:
+            yield name, _Runs(metrics=metrics, num_reruns=0, is_in_parts=True)

@@ -21,10 +21,11 @@ from placewright.api.dynamo import RefusedError
 from placewright.api.functions import plan as make_plan
 from placewright.api.nested_regions import Regions
 from placewright.api.questions import Plan
+from placewright.api.splits import split_within
 from placewright.costs.fused import with_fused_times
 from placewright.execution.pytorch.graph_steps import with_steps
 from placewright.execution.pytorch.inductor_ways import WAYS, Way
-from placewright.execution.pytorch.joint import JointGraph
+from placewright.execution.pytorch.joint import JointGraph, is_tangent
 from placewright.execution.pytorch.lowered_memory import LoweredStep
 from placewright.execution.pytorch.open_sizes import Sizes
 from placewright.execution.pytorch.places import first_line
@@ -88,7 +89,8 @@ class MemoryPartitioner(CustomPartitionerFn):
     beside: how a refusal says what is in use beside the graph. runs: how often it runs before its backward does.
     gradient_bytes: what comes of each further run when what it kept goes. largest: the largest sizes seen, where sizes
     are open, for which a graph is planned; where no plan keeps the limit with all of them, it is planned for those of
-    the call. steps: numbers of parameters that are stepped in backward, by the place of the argument.
+    the call. steps: numbers of parameters that are stepped in backward, by the place of the argument. split: whether
+    stretches may run in parts.
 
     Attributes
     ----------
@@ -109,6 +111,7 @@ class MemoryPartitioner(CustomPartitionerFn):
         gradient_bytes: int = 0,
         largest: Mapping[str, int] | None = None,
         steps: Mapping[int, int] | None = None,
+        split: bool = False,
     ) -> None:
         self.graphs: list[FittedGraph] = []
         self._machine = machine
@@ -121,6 +124,7 @@ class MemoryPartitioner(CustomPartitionerFn):
         self._gradient_bytes = gradient_bytes
         self._largest = largest or {}
         self._steps = steps or {}
+        self._split = split
         self.regions = Regions(memory_limit)
         self._way = WAYS[0]
 
@@ -143,7 +147,10 @@ class MemoryPartitioner(CustomPartitionerFn):
                 except InputError:
                     _LOGGER.info("no plan keeps the limit with all of the largest sizes")
             # PyTorch hands over the graph of a nested region without arguments.
-            return self._parted(gm, own, policies, not joint_inputs, kwargs, seen)
+            is_region = not joint_inputs
+            if self._split and not (is_region or seen.are_open or policies.is_fixed):
+                return self._in_parts_or_whole(gm, own, policies, kwargs, seen)
+            return self._parted(gm, own, policies, is_region, kwargs, seen)
         except InputError as error:
             raise RefusedError(error) from error
         except Exception as error:
@@ -169,8 +176,48 @@ class MemoryPartitioner(CustomPartitionerFn):
             self._fused_share,
             self._keep,
             sorted(self._options.items()),
+            self._split,
         ]
         return hashlib.sha256(repr(told).encode()).hexdigest()
+
+    def _in_parts_or_whole(
+        self, gm: fx.GraphModule, own: _Parts, policies: Policies, kwargs: Mapping[str, Any], sizes: Sizes
+    ) -> _Parts:
+        """The fastest of plans with each op whole and with a stretch in parts."""
+        found: list[tuple[FittedGraph, Way, _Parts]] = []
+        refused: list[InputError] = []
+
+        def tried(module: fx.GraphModule, parts: _Parts) -> None:
+            try:
+                parts = self._parted(module, parts, policies, False, kwargs, sizes)
+            except InputError as error:
+                refused.append(error)
+            else:
+                found.append((self.graphs.pop(), self._way, parts))
+
+        tried(gm, own)
+        if not found or found[0][0].plan.reruns or found[0][0].plan.moves:
+            count, static = kwargs["num_fwd_outputs"], kwargs.get("static_lifetime_input_indices") or ()
+            given = [
+                node.name
+                for place, node in enumerate(gm.graph.find_nodes(op="placeholder"))
+                if place not in static and not is_tangent(node)
+            ]
+
+            def read(module: fx.GraphModule) -> Graph:
+                graph = JointGraph(module, count, None, sizes=sizes).giving_away(self._steps)
+                return with_fused_times(graph, self._machine, self._fused_share)
+
+            def planned(graph: Graph) -> Plan:
+                return self._plan(graph, memory_limit=self._limit, keep=self._keep, **self._options)
+
+            if (module := split_within(gm, given, self._limit, read, planned)) is not None:
+                tried(module, JointGraph(module, count, None, sizes=sizes).parted((), static))
+        if not found:
+            raise refused[-1]
+        graph, self._way, parts = min(found, key=lambda each: each[0].plan.step_time_ns)
+        self.graphs.append(graph)
+        return parts
 
     def _parted(
         self,

@@ -30,7 +30,7 @@ def split_within(
     read: Callable[[fx.GraphModule], Graph],
     planned: Callable[[Graph], Plan],
 ) -> fx.GraphModule | None:
-    """The joint graph with the split for which a step within the limit takes least time; None where none does.
+    """The joint graph with the split for which a step within the limit takes least time; None where none takes less.
 
     inputs: names of placeholders of what the step is called with. read: the graph that is planned. planned: a plan
     within the limit, or near it.
@@ -39,8 +39,10 @@ def split_within(
     best, fewest = None, _fitness(whole, limit)
     if fewest[0] == 0:
         fewest = (0, round(fewest[1] * (1 - _GAIN)))
-    for choice in choices(joint.graph, [node for node in joint.graph.nodes if node.name in inputs]):
-        for module, plan in _in_parts(joint, choice, limit, read, planned):
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(joint.graph, {})).meta = dict(joint.graph.output_node().meta)
+    for choice in choices(graph, [node for node in graph.nodes if node.name in inputs]):
+        for module, plan in _in_parts(joint, graph, choice, limit, read, planned):
             if _fitness(plan, limit) < fewest:
                 best, fewest = module, _fitness(plan, limit)
     return best
@@ -48,6 +50,7 @@ def split_within(
 
 def _in_parts(
     joint: fx.GraphModule,
+    graph: fx.Graph,
     choice: Choice,
     limit: int,
     read: Callable[[fx.GraphModule], Graph],
@@ -57,7 +60,7 @@ def _in_parts(
     for count in _COUNTS:
         if count > choice.stretch.extent:
             return
-        module = fx.GraphModule(joint, divided(joint.graph, choice, count))
+        module = fx.GraphModule(joint, divided(graph, choice, count))
         plan = planned(read(module))
         peak, time = format_bytes(plan.peak_bytes[0]), format_time_ns(plan.step_time_ns)
         _LOGGER.info("'%s' in %d parts: %s, %s", choice.name, count, peak, time)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from placewright.graph import Graph
@@ -101,6 +102,34 @@ def captured_graph(
         copies=not random_in_order,
     )
     return with_record(graph, model)
+
+
+def graphs_in_parts(
+    model: nn.Module,
+    args: Any,
+    kwargs: Mapping[str, Any],
+    *,
+    optimizer: Optimizer = "adam",
+    loss: Callable[[Any], Any] | None = None,
+    counts: Sequence[int] = (2, 4, 8),
+) -> Iterator[tuple[str, Graph]]:
+    """Captures a training step once, and gives it with a stretch of ops in parts: what runs in how many, and the graph.
+
+    Sums over parts have other last bits. Raises InputError as `from_torch` does.
+    """
+    from placewright.importers.torch.capture import capture
+    from placewright.importers.torch.front import trace_joint
+    from placewright.importers.torch.graph import translate
+    from placewright.importers.torch.splitting.choices import choices, divided
+
+    traced = trace_joint(model, positional(args), kwargs, training=True, loss=loss)
+    placeholders = traced.graph.find_nodes(op="placeholder")
+    inputs = [node for node in placeholders if (traced.source_of(node.meta["desc"]) or ("", ""))[1] == "input"]
+    for choice in choices(traced.graph, inputs):
+        for count in (each for each in counts if each <= choice.stretch.extent):
+            captured = capture(replace(traced, graph=divided(traced.graph, choice, count)))
+            graph, _ = translate(captured, _name_of(model), optimizer, copies=False)
+            yield f"{choice.name} in {count} parts", graph
 
 
 def _name_of(model: nn.Module | ExportedProgram) -> str:

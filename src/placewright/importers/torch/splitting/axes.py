@@ -333,6 +333,15 @@ def _gathered(op: _Op) -> Iterator[Rule]:
         yield Rule(axes={"index": worked}, results=(worked,))
 
 
+def _scattered(op: _Op) -> Iterator[Rule]:
+    """Axes along which no element moves: those that all arguments have whole, but the one of the index."""
+    worked, index = op.axis("dim"), op.shape_of("index")
+    source = op.shape_of("src") if op.has("src") else index
+    for axis, extent in enumerate(op.shape):
+        if axis != worked and extent > 1 and index[axis] == source[axis] == extent:
+            yield Rule(axes={"self": axis, "index": axis} | ({"src": axis} if op.has("src") else {}), results=(axis,))
+
+
 def _indexed_along(op: _Op) -> Iterator[Rule]:
     worked = op.axis("dim")
     for axis, extent in enumerate(op.shape):
@@ -522,6 +531,9 @@ _TABLE: dict[str, Callable[[_Op], Iterator[Rule]]] = {
     "embedding.default": _embedding,
     "embedding_dense_backward.default": _embedding_backward,
     "gather.default": _gathered,
+    "scatter.src": _scattered,
+    "scatter.value": _scattered,
+    "scatter_add.default": _scattered,
     "index_select.default": _indexed_along,
     "native_layer_norm.default": _normalised,
     "native_layer_norm_backward.default": _normalised_backward,

@@ -12,6 +12,7 @@ import torch
 from torch import fx
 from torch._functorch._aot_autograd import descriptors
 
+from placewright.importers.source_lines import module_of
 from placewright.importers.torch.splitting.losses import means_as_sums, without_needless_views
 from placewright.importers.torch.splitting.rewrite import in_parts
 from placewright.importers.torch.splitting.stretch import Borders, Stretch, stretch_from
@@ -22,7 +23,10 @@ _LARGE = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """A stretch that can run in parts. name: what it is, "batch" for all samples, or an op of it."""
+    """A stretch that can run in parts.
+
+    name: "batch" for all samples, "loss" for what is made and read beside the loss alone, otherwise a module or an op.
+    """
 
     name: str
     stretch: Stretch
@@ -36,12 +40,25 @@ def choices(graph: fx.Graph, inputs: Collection[fx.Node]) -> Iterator[Choice]:
     without_needless_views(graph)
     means_as_sums(graph)
     borders = borders_of(graph)
-    seen: set[frozenset[fx.Node]] = set()
+    known: list[Stretch] = []
     for name, seed, axis, least in _seeds(graph, inputs):
+        if any(each.shares.get(seed) == axis for each in known):
+            continue
         stretch = stretch_from(seed, axis, least, borders)
-        if stretch is not None and frozenset(stretch.ops) not in seen:
-            seen.add(frozenset(stretch.ops))
-            yield Choice(name=name, stretch=stretch)
+        if stretch is not None and _lowers(stretch):
+            known.append(stretch)
+            yield Choice(name="loss" if stretch.scaled and name != "batch" else name, stretch=stretch)
+
+
+def _lowers(stretch: Stretch) -> bool:
+    """Whether something that is large is not whole any more: it is made and read in parts alone."""
+    most = max(_num_bytes(node) for node in stretch.shares)
+    return any(_num_bytes(node) == most and not stretch.is_read_outside(node) for node in stretch.shares)
+
+
+def _num_bytes(node: fx.Node) -> int:
+    value = node.meta["val"]
+    return int(value.nbytes) if isinstance(value, torch.Tensor) else 0
 
 
 def borders_of(graph: fx.Graph) -> Borders:
@@ -69,9 +86,11 @@ def _seeds(graph: fx.Graph, inputs: Collection[fx.Node]) -> Iterator[tuple[str, 
         for node in graph.nodes
         if node.op == "call_function" and isinstance(node.meta.get("val"), torch.Tensor) and node.meta["val"].dim()
     ]
-    largest = max(made, key=lambda node: node.meta["val"].nbytes)
-    for axis in range(largest.meta["val"].dim()):
-        yield largest.name, largest, axis, int(_LARGE * largest.meta["val"].nbytes)
+    most = max(node.meta["val"].nbytes for node in made)
+    for node in made:
+        if node.meta["val"].nbytes == most:
+            for axis in range(node.meta["val"].dim()):
+                yield module_of(node) or node.name, node, axis, int(_LARGE * most)
     given = [node for node in inputs if node.meta["val"].dim() and node.meta["val"].shape[0] > 1]
     if given:
         yield "batch", max(given, key=lambda node: node.meta["val"].nbytes), 0, 0
