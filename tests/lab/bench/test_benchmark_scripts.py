@@ -32,8 +32,6 @@ PARTS = {
     "timed_plans",
     "report",
     "state_changes",
-    *(f"training_loop_{part}" for part in ("changes", "events", "networks", "optimizers", "parts", "records", "runs")),
-    "training_loops",
     "zoo_modules",
 }
 SUITE = """graphs = "tiny.graphs.gz"
@@ -84,7 +82,6 @@ TINY_WITH_TORCH = {
     "roofline_error": ["--quick", "--efficiencies"],
     "run_networks": ["--quick", "--steps", "2", "--out", "OUT/rows"],
     "run_overhead": ["--networks", "mmoe", "--steps", "1"],
-    "run_training_loops": ["OUT/rows.jsonl", "--seeds", "0", "--ways", "fit"],
     "run_reports": ["OUT", "--networks", "mmoe", "--steps", "2"],
     "real_networks": ["--networks", "lstm1", "--out", "OUT/networks.graphs.gz"],
 }
