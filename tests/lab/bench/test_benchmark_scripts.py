@@ -21,7 +21,6 @@ SCRIPTS = ROOT / "benchmarks"
 PARTS = {
     "captured_steps",
     "decoder_graphs",
-    "egrl_transfer",
     "exact_reruns",
     "halving",
     "large_graphs",
@@ -190,15 +189,6 @@ def test_rows_of_limits_under_inductor_are_taken_up(files: dict[str, str]) -> No
 def test_methods_of_the_laboratory_are_choices_of_scripts(script: str, method: str, files: dict[str, str]) -> None:
     # In a process of its own: here the laboratory has been loaded.
     assert "--methods" in run(script, ["OUT", "--methods", method, "--help"], files)
-
-
-@pytest.mark.long
-def test_policies_of_egrl_are_tried_on_other_networks(files: dict[str, str]) -> None:
-    networks = ["--networks", "resnet18-int8", "resnet34-int8", "--methods", "egrl", "local-search", "--seeds", "1"]
-    run("egrl", ["OUT", *networks, "--evaluations", "60", "--gradient-steps", "0.1"], files)
-    printed = run("egrl_transfer", ["OUT", "OUT"], files)
-    assert len([line for line in printed.splitlines() if line.startswith("| resnet")]) == 2
-    assert run("egrl_transfer", ["OUT", "OUT"], files) == printed
 
 
 def test_no_script_is_left_out() -> None:
