@@ -46,7 +46,6 @@ TINY = {
     "bounds": ["GRAPHS", "2xideal/free", "step-time", "order", "--every", "2"],
     "decoder_offload": ["--models", "codellama-34b:64:4096", "--seconds", "0.1"],
     "default_budget": ["--graphs", "GRAPHS"],
-    "exact_schedules": ["--ops", "6", "--seeds", "2"],
     "gdp": ["OUT", "--quick"],
     "find_rule": ["rule-x", "--candidates", "8", "--take", "2", "--evaluations", "450", "--out", "OUT"],
     "large_search": ["--ops", "60", "--evaluations", "200"],
