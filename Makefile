@@ -122,7 +122,7 @@ TIMED := auto,brkga
 RUN = $(BIN)/placewright bench run benchmarks/suites
 
 # The tables on a few graphs, in five minutes; capturing the zoo alone takes longer.
-bench-quick: $(VENV)/dev
+bench-quick: $(VENV)/dev instances
 	$(BIN)/placewright dataset synthetic --count 36 --seed 1 --out out/quick/synthetic
 	$(BIN)/placewright bench run out/quick/synthetic/train.graphs.gz --solvers $(SEEDED) --out out/quick/made
 	$(RUN)/synthetic.toml --take 100 --solvers $(SEEDED),$(BUILDERS) --evaluations 1000,5000,10000 --out out/quick/step-time
@@ -193,10 +193,11 @@ tables: $(VENV)/dev instances
 	  gzip -9nc out/tables/$$suite/rows.jsonl > benchmarks/results/rows/$$suite/rows.jsonl.gz || exit 1; done
 	$(BIN)/placewright bench report benchmarks/results/rows/* --out benchmarks/results/tables
 
-# Graph sets that are too large for the tree, as they were committed; needs the whole history.
+# Data of the benchmarks that is too large for the tree, as it was committed; needs the whole history.
 instances:
-	cd benchmarks/instances && while read -r digest path; do \
-	  [ -e $$path ] || git show 8a8646e:./$$path > $$path || exit 1; done < absent.sha256 && sha256sum -c absent.sha256
+	cd benchmarks && while read -r digest commit path; do \
+	  [ -e $$path ] || { mkdir -p $$(dirname $$path) && git show $$commit:./$$path > $$path; } || exit 1; \
+	  echo "$$digest  $$path" | sha256sum -c || exit 1; done < absent.txt
 
 REAL := real-nvlink-2 real-nvlink-4 real-pcie-2 real-pcie-4 real-memory-60
 KEY_SEARCHES := brkga,tuned-brkga,brkga-lazy,brkga-segment-fill,brkga-earliest-finish,random-search,local-search,annealing

@@ -9,8 +9,7 @@ the figures draw.
 Prints the speed-ups over the compiler's map, mean and standard deviation over the seeds. OUT holds rows.jsonl, a row as
 soon as its run ends; the checkpoints of runs that have not ended; and each graph policy at five stages. Killed and
 started again it goes on from there, and with more networks, methods or seeds it makes the rows that are missing. A run
-takes one core: start it once per core, with other --networks and another OUT. `egrl_transfer.py` tries the policies on
-other networks. Needs the extra `train`.
+takes one core: start it once per core, with other --networks and another OUT. Needs the extra `train`.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def device_row(preset: DevicePreset) -> str:
     peaks = [
         f"{device.peak_flops_per_s[dtype] / 1e12:g}" if dtype in device.peak_flops_per_s else "" for dtype in RATES
     ]
-    cells = [f"`{preset.name}`", ", ".join(preset.aliases), memory, bandwidth, *peaks, preset.link, preset.source]
+    cells = [f"`{preset.name}`", ", ".join(preset.aliases), memory, bandwidth, *peaks, preset.link]
     return f"| {' | '.join(cells)} |"
 
 
@@ -108,7 +108,7 @@ def link_row(preset: LinkPreset) -> str:
     rate = preset.link.bandwidth_bytes_per_s
     bandwidth = "infinite" if rate is None else f"{rate / 1e9:g}"
     latency = f"{preset.link.latency_ns / 1000:g} us"
-    return f"| `{preset.name}` | {bandwidth} | {latency} | {preset.description} | {preset.source} |"
+    return f"| `{preset.name}` | {bandwidth} | {latency} | {preset.description} |"
 
 
 def test_the_manual_has_the_row_of_every_device_and_every_link() -> None:

@@ -17,13 +17,13 @@ from placewright.machines import load_machine
 from placewright.problem import Problem, make_problem
 from placewright.problem.constraints import Constraints
 
-_INSTANCES = Path(__file__).parents[2] / "benchmarks" / "instances"
+_COMMITTED = Path(__file__).parents[1] / "committed.graphs.gz"
 
 
 @cache
 def _graph(source: str) -> Graph:
-    """source: "example:NAME", or "SET:NAME" of a committed set."""
-    return load_graph(source if source.startswith("example:") else str(_INSTANCES / source.replace(":", ".graphs.gz:")))
+    """source: "example:NAME", or the name of a graph of the benchmarks that tests read."""
+    return load_graph(source if source.startswith("example:") else f"{_COMMITTED}:{source}")
 
 
 def _committed(source: str, machine: str | Machine, **rest: Any) -> Problem:
@@ -97,7 +97,7 @@ def _drawn_graph(num_ops: int, draw: random.Random) -> Graph:
     return Graph(name=f"drawn {num_ops}", ops=tuple(ops), tensors=tuple(tensors))
 
 
-_SYNTHETIC = "synthetic-test:synthetic-2020-"
+_SYNTHETIC = "synthetic-2020-"
 #: Devices that transfers occupy, and links that take no time.
 _FREE_BARRIERS = Machine(
     name="free barriers",
@@ -117,23 +117,17 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
         _committed, _SYNTHETIC + "15670", "1xideal/free", objective="peak-memory"
     ),
     "synthetic, barriers that take no time": partial(_committed, _SYNTHETIC + "15320", _FREE_BARRIERS),
-    "vae, a host thread": partial(_committed, "zoo-test:vae-inference", "2xp100"),
-    "deep and cross, a thread per device": partial(
-        _committed, "zoo-test:deep_and_cross-inference", "2xv100@device-threads"
-    ),
-    "wavenet, graphs": partial(_committed, "zoo-test:wavenet10-inference", "2xh100@graphs"),
+    "vae, a host thread": partial(_committed, "vae-inference", "2xp100"),
+    "deep and cross, a thread per device": partial(_committed, "deep_and_cross-inference", "2xv100@device-threads"),
+    "wavenet, graphs": partial(_committed, "wavenet10-inference", "2xh100@graphs"),
     "isomorphism, four devices with NVLink": partial(
-        _committed, "zoo-test:isomorphism5-inference", "4xa100/nvlink", control="order"
+        _committed, "isomorphism5-inference", "4xa100/nvlink", control="order"
     ),
-    "two towers, a CPU and two GPUs": partial(_committed, "zoo-valid:two_towers-inference", "cpu+2xp100"),
-    "all-CNN training, peak memory": partial(
-        _committed, "zoo-valid:all_cnn-training", "2xp100", objective="peak-memory"
-    ),
-    "deepfm, within limits": partial(_committed, "zoo-test:deepfm-inference", "2xp100", memory_limit=20_000_000),
-    "actor and critic, pins": partial(_constrained, "zoo-test:soft_actor_critic-inference", "2xv100@graphs"),
-    "dlrm, pins, four devices, peak memory": partial(
-        _constrained, "zoo-valid:dlrm-inference", "4xv100", objective="peak-memory"
-    ),
+    "two towers, a CPU and two GPUs": partial(_committed, "two_towers-inference", "cpu+2xp100"),
+    "all-CNN training, peak memory": partial(_committed, "all_cnn-training", "2xp100", objective="peak-memory"),
+    "deepfm, within limits": partial(_committed, "deepfm-inference", "2xp100", memory_limit=20_000_000),
+    "actor and critic, pins": partial(_constrained, "soft_actor_critic-inference", "2xv100@graphs"),
+    "dlrm, pins, four devices, peak memory": partial(_constrained, "dlrm-inference", "4xv100", objective="peak-memory"),
     "resnet50, peak memory": partial(_committed, "example:resnet50-onnx", "2xh100", objective="peak-memory"),
     "inception, coarse problems": partial(_committed, "example:inception-v3", "2xv100@graphs"),
     "inception, coarse problems within limits": partial(

@@ -23,7 +23,7 @@ from placewright.search.metaheuristics.superstep_annealing import SuperstepAnnea
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
 
-TEST_GRAPHS = Path(__file__).parents[2] / "benchmarks" / "instances" / "synthetic-test.graphs.gz"
+TEST_GRAPHS = Path(__file__).parents[1] / "committed.graphs.gz"
 
 
 def on_paper_machine(graph: Graph, control: ControlMode, devices: int = 2) -> Problem:

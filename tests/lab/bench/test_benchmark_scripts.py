@@ -21,7 +21,6 @@ SCRIPTS = ROOT / "benchmarks"
 PARTS = {
     "captured_steps",
     "decoder_graphs",
-    "egrl_transfer",
     "exact_reruns",
     "halving",
     "large_graphs",
@@ -32,8 +31,6 @@ PARTS = {
     "timed_plans",
     "report",
     "state_changes",
-    *(f"training_loop_{part}" for part in ("changes", "events", "networks", "optimizers", "parts", "records", "runs")),
-    "training_loops",
     "zoo_modules",
 }
 SUITE = """graphs = "tiny.graphs.gz"
@@ -49,7 +46,6 @@ TINY = {
     "bounds": ["GRAPHS", "2xideal/free", "step-time", "order", "--every", "2"],
     "decoder_offload": ["--models", "codellama-34b:64:4096", "--seconds", "0.1"],
     "default_budget": ["--graphs", "GRAPHS"],
-    "exact_schedules": ["--ops", "6", "--seeds", "2"],
     "gdp": ["OUT", "--quick"],
     "find_rule": ["rule-x", "--candidates", "8", "--take", "2", "--evaluations", "450", "--out", "OUT"],
     "large_search": ["--ops", "60", "--evaluations", "200"],
@@ -84,7 +80,6 @@ TINY_WITH_TORCH = {
     "roofline_error": ["--quick", "--efficiencies"],
     "run_networks": ["--quick", "--steps", "2", "--out", "OUT/rows"],
     "run_overhead": ["--networks", "mmoe", "--steps", "1"],
-    "run_training_loops": ["OUT/rows.jsonl", "--seeds", "0", "--ways", "fit"],
     "run_reports": ["OUT", "--networks", "mmoe", "--steps", "2"],
     "real_networks": ["--networks", "lstm1", "--out", "OUT/networks.graphs.gz"],
 }
@@ -193,15 +188,6 @@ def test_rows_of_limits_under_inductor_are_taken_up(files: dict[str, str]) -> No
 def test_methods_of_the_laboratory_are_choices_of_scripts(script: str, method: str, files: dict[str, str]) -> None:
     # In a process of its own: here the laboratory has been loaded.
     assert "--methods" in run(script, ["OUT", "--methods", method, "--help"], files)
-
-
-@pytest.mark.long
-def test_policies_of_egrl_are_tried_on_other_networks(files: dict[str, str]) -> None:
-    networks = ["--networks", "resnet18-int8", "resnet34-int8", "--methods", "egrl", "local-search", "--seeds", "1"]
-    run("egrl", ["OUT", *networks, "--evaluations", "60", "--gradient-steps", "0.1"], files)
-    printed = run("egrl_transfer", ["OUT", "OUT"], files)
-    assert len([line for line in printed.splitlines() if line.startswith("| resnet")]) == 2
-    assert run("egrl_transfer", ["OUT", "OUT"], files) == printed
 
 
 def test_no_script_is_left_out() -> None:

@@ -78,10 +78,13 @@ def test_a_run_of_a_document_makes_its_first_row(
     monkeypatch.chdir(ROOT)
     suite = Path(words[3])
     graphs = tomllib.loads(suite.read_text())["graphs"]
+    given = [word.replace("RUN/", TRAINED) for word in words[words.index("placewright") + 1 :]]
     if isinstance(graphs, str) and not (suite.parent / graphs).exists():
-        pytest.skip(f"the graphs of {suite.name} are not in the tree; make instances brings them")
+        # The set comes by `make instances`; its suite runs over graphs that are here.
+        own = tmp_path / suite.name
+        own.write_text(suite.read_text().replace(graphs, str(ROOT / "tests" / "committed.graphs.gz")))
+        given[given.index(words[3])] = str(own)
     # Each given again, the last counts: one graph, and just more evaluations than a policy's features take.
     tiny = ["--take", "1", "--evaluations", "401", "--seeds", "1", "--out", str(tmp_path / "rows")]
-    given = [word.replace("RUN/", TRAINED) for word in words[words.index("placewright") + 1 :]]
     assert cli.run([*given, *tiny]) == 0
     assert (tmp_path / "rows" / "rows.jsonl").read_text()

@@ -39,7 +39,7 @@ def mlp_placer() -> ModuleType:
 
 
 def networks() -> list[placewright.Graph]:
-    graphs = read_graph_set(ROOT / "benchmarks" / "instances" / "zoo-valid.graphs.gz")
+    graphs = read_graph_set(ROOT / "tests" / "committed.graphs.gz")
     return [graphs[graphs.labels.index(name)] for name in NETWORKS]
 
 
