@@ -40,7 +40,7 @@ def rules(node: fx.Node) -> Iterator[Rule]:
     target = node.target
     if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
         return
-    if torch.Tag.nondeterministic_seeded in target.tags and not _never_draws(node):
+    if draws(node):
         return
     name = target.__name__
     if torch.Tag.pointwise in target.tags or name in _ALIKE:
@@ -81,10 +81,10 @@ class _Op:
         return {name: axis for name, axis in axes.items() if pytree.tree_leaves(self.arguments.get(name))[:1] != [None]}
 
 
-def _never_draws(node: fx.Node) -> bool:
-    """Whether a kernel that may draw random numbers drops nothing."""
-    arguments = arguments_of(node)
-    return arguments.get("dropout_p") == 0.0
+def draws(node: fx.Node) -> bool:
+    """Whether a call draws random numbers; a kernel that can, but drops nothing, does not."""
+    tags = node.target.tags if isinstance(node.target, torch._ops.OpOverload) else ()
+    return torch.Tag.nondeterministic_seeded in tags and arguments_of(node).get("dropout_p") != 0.0
 
 
 def _pointwise(node: fx.Node) -> Iterator[Rule]:
@@ -178,17 +178,15 @@ def _unsqueezed(op: _Op) -> Iterator[Rule]:
 
 
 def _squeezed(op: _Op) -> Iterator[Rule]:
+    """Axes that stay whatever their length is: one that is named would go from a part of one."""
     source = op.shape_of("self")
-    kept = _kept_by_squeeze(op, source)
-    for axis, own in enumerate(kept):
-        yield Rule(axes={"self": own}, results=(axis,))
-
-
-def _kept_by_squeeze(op: _Op, source: Sequence[int]) -> list[int]:
     given = op.arguments.get("dim")
-    names = range(len(source)) if given is None else [given] if isinstance(given, int) else given
-    gone = {axis % len(source) for axis in names} if source else set()
-    return [axis for axis, extent in enumerate(source) if axis not in gone or extent != 1]
+    named = range(len(source)) if given is None else [given] if isinstance(given, int) else given
+    named = {axis % len(source) for axis in named} if source else set()
+    kept = [axis for axis, extent in enumerate(source) if axis not in named or extent != 1]
+    for axis, own in enumerate(kept):
+        if own not in named:
+            yield Rule(axes={"self": own}, results=(axis,))
 
 
 def _others(axis_name: str = "dim", extents: str | None = None, of: str = "self") -> Callable[[_Op], Iterator[Rule]]:
@@ -357,12 +355,14 @@ def _normalised(op: _Op) -> Iterator[Rule]:
 
 
 def _normalised_backward(op: _Op) -> Iterator[Rule]:
+    """The outermost axis: kernels read means as if they had no gaps, which slices along others have."""
     shape = op.shape_of("input")
     divided = op.given({"grad_out": 0, "input": 0, "mean": 0, "rstd": 0})
     for axis in range(len(shape) - len(op["normalized_shape"])):
         if shape[axis] > 1:
             added: list[Share] = ["sum"] * (len(op.made) - 1)
             yield Rule(axes=dict.fromkeys(divided, axis), results=(axis, *added))
+            return
 
 
 def _batch(*names: str, results: Sequence[int | Share], size: str | None = None) -> Callable[[_Op], Iterator[Rule]]:
@@ -480,7 +480,6 @@ _IMAGE_BACKWARD = _of_images("grad_output", size="input_size")
 _TABLE: dict[str, Callable[[_Op], Iterator[Rule]]] = {
     "view.default": _view,
     "_unsafe_view.default": _view,
-    "reshape.default": _view,
     "expand.default": _expand,
     "full.default": _filled,
     "t.default": _permuted(lambda op: range(len(op.shape))[::-1]),

@@ -18,7 +18,7 @@ from torch import fx
 from placewright.importers.torch.attributes import arguments_of
 from placewright.importers.torch.marks import IN_PLACE, PART
 from placewright.importers.torch.splitting.axes import Rule
-from placewright.importers.torch.splitting.stretch import Stretch, results_of
+from placewright.importers.torch.splitting.stretch import Stretch, draws_before, results_of
 
 _ATEN = torch.ops.aten
 #: Products that kernels add to what is there.
@@ -87,6 +87,9 @@ class _Rewriting:
             if node not in inside
         }
         before |= {node: {None} for node in own}
+        for node, earlier in draws_before(self.old).items():
+            if node in before and earlier in before:
+                before[node].add(earlier)
         read = {source for node in inside for source in node.all_input_nodes if source not in inside}
         before[None] = {each for source in read for each in self._without_gradient(source)}
         after: dict[fx.Node | None, list[fx.Node | None]] = {node: [] for node in before}

@@ -5,6 +5,7 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from placewright.importers.torch.attributes import arguments_of
-from placewright.importers.torch.splitting.axes import Rule, Share, rules
+from placewright.importers.torch.splitting.axes import Rule, Share, draws, rules
 
 #: What share of the bytes of a stretch is computed as a whole, so that the rest can run in parts.
 _FEW = 0.05
@@ -84,6 +85,7 @@ class _Growth:
         self.results = set(borders.results)
         self.tangents = list(borders.tangents)
         self.late = reached_from(self.graph, borders.tangents)
+        self.drawn_before = draws_before(self.graph)
         is_loss = len(borders.tangents) == 1 and all(node.meta["val"].numel() == 1 for node in borders.tangents)
         self.linear = linear_in(self.graph, borders.tangents) if is_loss else set()
         self.chain = _numbers_of(self.graph, borders.tangents, self.late, self.linear)
@@ -234,7 +236,8 @@ class _Growth:
         joins = self._joins_passes()
         inside = self.shares.keys() | self.ops.keys()
         for node in self.graph.nodes:
-            waits = [source for source in node.all_input_nodes if source in outside or source in gone]
+            needed = [*node.all_input_nodes, *filter(None, [self.drawn_before.get(node)])]
+            waits = [source for source in needed if source in outside or source in gone]
             if node in inside:
                 if waits or (joins and node in self.late and node not in self.linear):
                     gone.add(node)
@@ -246,7 +249,12 @@ class _Growth:
             sources = sources.union(*(outside.get(source, ()) for source in waits))
             if waits or sources or (joins and node in self.late and node not in self.chain):
                 outside[node] = sources
+        # What is of one part only cannot be read outside.
+        gone |= {node for node, share in self.shares.items() if share == "own" and self._is_read_outside(node)}
         return {call_of(node) for node in gone}
+
+    def _is_read_outside(self, node: fx.Node) -> bool:
+        return any(user not in self.ops for user in node.users)
 
     def _ancestors_if_few(self, nodes: Collection[fx.Node]) -> set[fx.Node]:
         """The ops of the stretch that these are computed from, if they make little of what it makes; none otherwise."""
@@ -280,6 +288,11 @@ def _numbers_of(
         if is_small and all(source in found or source not in late for source in node.all_input_nodes):
             found.add(node)
     return found
+
+
+def draws_before(graph: fx.Graph) -> dict[fx.Node, fx.Node]:
+    """For each draw of random numbers the one before it: other numbers are drawn in another order."""
+    return {later: earlier for earlier, later in itertools.pairwise(filter(draws, graph.nodes))}
 
 
 def reached_from(graph: fx.Graph, starts: Collection[fx.Node]) -> set[fx.Node]:
@@ -342,6 +355,8 @@ def linear_in(graph: fx.Graph, starts: Collection[fx.Node]) -> set[fx.Node]:
 
 def _is_linear(node: fx.Node, reached: Collection[fx.Node], linear: Collection[fx.Node]) -> bool:
     name = node.target.__name__
+    if name == "view.dtype" or not all(each.dtype.is_floating_point for each in _made(node)):
+        return False
     depends = {
         argument: leaves
         for argument, value in arguments_of(node).items()
@@ -372,6 +387,10 @@ def _is_linear(node: fx.Node, reached: Collection[fx.Node], linear: Collection[f
     if name.partition(".")[0].endswith("_backward"):
         return is_gradient
     return bool(node.target.is_view) and argument == first
+
+
+def _made(node: fx.Node) -> list[torch.Tensor]:
+    return [each for each in pytree.tree_leaves(node.meta["val"]) if isinstance(each, torch.Tensor)]
 
 
 def _is_zero(value: Any) -> bool:
