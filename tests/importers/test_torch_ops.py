@@ -202,6 +202,38 @@ def test_a_fused_recurrent_layer_states_its_widths() -> None:
 
 
 @pytest.mark.parametrize(
+    ("sizes", "dtype"),
+    [
+        ((5, 3, 8, 16), torch.float32),
+        ((64, 8, 128, 256), torch.float32),
+        ((1, 32, 300, 64), torch.float32),
+        ((7, 3, 64, 33), torch.bfloat16),
+    ],
+)
+def test_what_an_lstm_keeps_for_its_gradient_is_as_large_as_where_it_runs(
+    sizes: tuple[int, int, int, int], dtype: Any
+) -> None:
+    length, batch, input_size, hidden_size = sizes
+    lstm, given = nn.LSTM(input_size, hidden_size, dtype=dtype), torch.zeros(length, batch, input_size, dtype=dtype)
+    kept = []
+
+    def noted(each: Any) -> Any:
+        kept.append(each.nbytes)
+        return each
+
+    with torch.autograd.graph.saved_tensors_hooks(noted, lambda each: each):
+        lstm(given)
+    graph = from_torch(lstm, (given,), training=True)
+    if not of_kind(graph, "rnn"):
+        pytest.skip("this PyTorch runs LSTM step by step: it was built without oneDNN")
+    workspace = only(graph, "rnn").outputs[3]
+    assert workspace in only(graph, "rnn_backward").inputs
+    assert graph.tensors[workspace].size_bytes == max(kept)
+    inference = from_torch(lstm, (given,))
+    assert inference.tensors[only(inference, "rnn").outputs[3]].size_bytes == 0
+
+
+@pytest.mark.parametrize(
     "function",
     [
         lambda x, rows, places: rows.half(),
