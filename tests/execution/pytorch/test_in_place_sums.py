@@ -92,6 +92,26 @@ def test_what_is_planned_is_measured_and_not_above_the_module() -> None:
     assert found.measured_peak_bytes <= found.eager_peak_bytes
 
 
+class Recurrent(nn.Module):
+    """Two layers, each of which keeps a workspace for its gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers, self.head = nn.LSTM(64, 128, num_layers=2), nn.Linear(128, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        loss: torch.Tensor = self.head(self.layers(x)[0]).square().mean()
+        return loss
+
+
+def test_what_recurrent_layers_keep_for_their_gradients_is_planned() -> None:
+    x = torch.randn(32, 16, 64)
+    options: dict[str, Any] = {"training": True, "objective": "peak-memory", "evaluations": 20}
+    with placewright.compile(Recurrent(), x, devices="cpu:0", **options) as compiled:
+        found = compiled.compare(x, steps=1).facts
+    assert found.measured_peak_bytes == found.planned_peak_bytes
+
+
 def added_three_times(module: Any, x: torch.Tensor) -> torch.Tensor:
     doubled = module.first * 2
     return (doubled * 3).sum() + (doubled * 5).sum() + (doubled * 7).sum()
