@@ -60,7 +60,9 @@ def sums_in_place(found: TorchProgram) -> list[str]:
 def assert_trains_as_the_module(model: nn.Module, *args: torch.Tensor, devices: str, **options: Any) -> None:
     model.zero_grad()
     plain = copy.deepcopy(model)
-    # PyTorch's own capture adds gradients of a tensor with many readers in another order than eager.
+    # PyTorch's own capture adds gradients of a tensor with many readers in another order than eager, into which it
+    # falls back where it has compiled a forward often.
+    torch._dynamo.reset()
     whole = torch.compile(plain, backend="aot_eager", dynamic=False)
     options = {"objective": "peak-memory", "evaluations": 20, **options}
     with placewright.compile(model, args, devices=devices, training=True, verify=False, **options) as compiled:
