@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,8 @@ from placewright.graph import Graph
 from placewright.importers.torch.capture import capture
 from placewright.importers.torch.front import trace_joint
 from placewright.importers.torch.graph import translate
-from placewright.importers.torch.joint import SourceRole
+from placewright.importers.torch.joint import Joint, SourceRole
+from placewright.importers.torch.splitting.choices import choices, divided
 
 
 def captured_step(model: Any, args: Sequence[Any], *, training: bool) -> Graph:
@@ -19,9 +20,24 @@ def captured_step(model: Any, args: Sequence[Any], *, training: bool) -> Graph:
     What the module is called with is there from begin to end, as where the caller holds it.
     Raises InputError where PyTorch cannot trace the module.
     """
-    captured = capture(trace_joint(model, args, {}, training=training, loss=None))
+    return _step(trace_joint(model, args, {}, training=training, loss=None), type(model).__name__)
+
+
+def steps_in_parts(model: Any, args: Sequence[Any], counts: Sequence[int]) -> Iterator[tuple[str, int, Graph]]:
+    """The same of a training step with a stretch of ops in so many parts, with the stretch's name."""
+    traced = trace_joint(model, args, {}, training=True, loss=None)
+    placeholders = traced.graph.find_nodes(op="placeholder")
+    inputs = [node for node in placeholders if (traced.source_of(node.meta["desc"]) or ("", ""))[1] == "input"]
+    for choice in choices(traced.graph, inputs):
+        for count in (each for each in counts if each <= choice.stretch.extent):
+            parted = replace(traced, graph=divided(traced.graph, choice, count))
+            yield choice.name, count, _step(parted, type(model).__name__)
+
+
+def _step(traced: Joint, name: str) -> Graph:
+    captured = capture(traced)
     roles: dict[SourceRole, SourceRole] = {"input": "parameter"}
     sources = {node: (label, roles.get(role, role)) for node, (label, role) in captured.sources.items()}
     held = replace(captured, sources=sources)
-    graph, _ = translate(held, type(model).__name__, None, copies=False, sums_in_place=True)
+    graph, _ = translate(held, name, None, copies=False, sums_in_place=True)
     return graph

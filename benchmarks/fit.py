@@ -4,6 +4,7 @@
     python benchmarks/fit.py --networks resnet50   these
     python benchmarks/fit.py --fused               graphs and times as `placewright.fit` has them for Inductor
     python benchmarks/fit.py --moves               the same where tensors may be moved to the host as well
+    python benchmarks/fit.py --split               the same where a stretch of ops may run in parts
     python benchmarks/fit.py --devices 2xa100      on several devices: beside placement and order alone
     python benchmarks/fit.py --exact 400 --networks unet   CP-SAT for as many seconds, from ten times the budget
     python benchmarks/fit.py --table               the table of the rows that there are
@@ -34,7 +35,7 @@ from typing import Any
 
 import torch
 import torch._inductor.lowering
-from captured_steps import captured_step
+from captured_steps import captured_step, steps_in_parts
 from exact_reruns import exact_rematerialization
 from torch._functorch.aot_autograd import aot_module_simplified
 from torch._functorch.partitioners import min_cut_rematerialization_partition
@@ -43,6 +44,7 @@ from torch._inductor.decomposition import select_decomp_table
 from torch.utils._pytree import tree_leaves
 
 import placewright
+from placewright.bounds import least_limit
 from placewright.costs.fused import with_fused_times
 from placewright.execution.pytorch.joint import JointGraph
 from placewright.execution.pytorch.open_sizes import Sizes
@@ -51,7 +53,7 @@ from placewright.lab.datasets.zoo.capture import built
 from placewright.lab.datasets.zoo.catalogue import all_networks
 from placewright.machines import load_machine
 from placewright.problem import make_problem
-from placewright.rematerialization.solve import core_search, in_order, rerun_evaluations
+from placewright.rematerialization.solve import core_search, in_order, rematerialize, rerun_evaluations
 from placewright.search.run.budget import Budget
 from placewright.search.run.drive import drive
 from placewright.search.run.result import measure
@@ -61,6 +63,8 @@ from placewright.support.errors import InputError
 OUT = Path(__file__).parent / "results" / "fit"
 SHARES, SHARES_WITH_MOVES, SHARES_ON_SEVERAL = (0.5, 0.4, 0.3), (0.5, 0.4, 0.25), (0.7, 0.5, 0.3)
 DEVICE = "a100"
+#: Numbers of parts that are tried.
+COUNTS = (2, 4, 8)
 #: What share of the time for their bytes ops take that are fused, as in `placewright.fit`.
 FUSED_SHARE = 0.02
 #: On which settings were chosen; the table tells them from the others.
@@ -205,6 +209,40 @@ def rows_of(name: str, *, moves: bool = False, fused: bool = False) -> Iterator[
         )
 
 
+def rows_in_parts(name: str) -> Iterator[Row]:
+    """The best of plans with each op whole and with a stretch in parts: those of each stretch with the fewest parts
+    that keep the limit as they are, and with the fewest for which some plan may."""
+    model, arguments = built(next(each for each in all_networks() if each.name == name))
+    machine = load_machine(DEVICE)
+    whole = make_problem(captured_step(model, arguments, training=True), machine)
+    once = measure(whole, in_order(whole))
+    parted = [(stretch, make_problem(graph, machine)) for stretch, _, graph in steps_in_parts(model, arguments, COUNTS)]
+    for share in SHARES:
+        limit, began = int(share * once.peak_memory_bytes), time.perf_counter()
+        tried = [("", whole)]
+        for stretch in dict.fromkeys(stretch for stretch, _ in parted):
+            own = [problem for other, problem in parted if other == stretch]
+            tried += [(stretch, each) for each in own if measure(each, in_order(each)).peak_memory_bytes <= limit][:1]
+            tried += [(stretch, each) for each in own if least_limit(each)[0] <= limit][:1]
+        found = []
+        for _, problem in tried:
+            run = SearchRun(Budget(evaluations=rerun_evaluations(problem)))
+            again = rematerialize(replace(problem, memory_limits_bytes=(limit,)), run, ["move:*"])
+            found.append((again.result.metrics.fitness("step-time"), len(again.reruns), problem))
+        (over, time_ns, _), num_reruns, problem = min(found, key=lambda each: each[0])
+        yield Row(
+            network=name,
+            share=share,
+            num_ops=problem.core.num_ops,
+            extra=None if over else time_ns / once.step_time_ns - 1,
+            least=None if over else 0.0,
+            floor=min(least_limit(each)[0] for _, each in [("", whole), *parted]) / once.peak_memory_bytes,
+            is_proven_impossible=False,
+            num_reruns=num_reruns,
+            seconds=time.perf_counter() - began,
+        )
+
+
 def exact_words(name: str, share: float, seconds: float) -> str:
     """What CP-SAT makes in that time of the best runs of two seeds with ten times the default budget, first runs in the
     captured order."""
@@ -270,6 +308,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--table", action="store_true", help="print the table of the rows, and make none")
     options.add_argument("--moves", action="store_true", help="tensors may be moved to the host's memory")
     options.add_argument("--fused", action="store_true", help="graphs and times as for Inductor")
+    options.add_argument("--split", action="store_true", help="a stretch of ops may run in parts")
     options.add_argument("--devices", default="", metavar="MACHINE", help="several devices, such as 2xa100")
     options.add_argument("--exact", type=float, metavar="SECONDS", help="by CP-SAT, at the least share alone")
     return options
@@ -283,6 +322,7 @@ def main() -> None:
         return
     variant = "-with-moves" if options.moves else ""
     variant += "-fused" if options.fused else ""
+    variant += "-split" if options.split else ""
     variant += f"-{options.devices}" if options.devices else ""
     path = options.out / f"rows{variant}.jsonl"
     if not options.table:
@@ -296,6 +336,8 @@ def main() -> None:
                     warnings.simplefilter("ignore")
                     if options.devices:
                         rows = list(rows_on_several(name, options.devices, moves=options.moves))
+                    elif options.split:
+                        rows = list(rows_in_parts(name))
                     else:
                         rows = list(rows_of(name, moves=options.moves, fused=options.fused))
             except InputError as error:

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from accelerate import dispatch_model
+from accelerate import dispatch_model, infer_auto_device_map
 from dispatching import dispatched
 from torch import nn
 
 import placewright
 from placewright.export.device_map import Place, device_map
+from placewright.export.map_cost import judge_map, objections
 from placewright.lab.datasets.zoo.libraries import import_torchvision
 
 
@@ -143,3 +144,36 @@ def test_a_map_of_one_device_is_taken() -> None:
     assert mapping == {"": "cpu"}
     wanted = model(x)
     torch.testing.assert_close(dispatch_model(model, mapping, force_hooks=True)(x), wanted, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("limit", [26_000, 34_000, 45_000])
+def test_where_weights_of_the_host_are_sooner_on_the_gpu_the_map_of_accelerate_is_told(limit: int) -> None:
+    """Ten layers of 4,096 + 128 bytes, and a batch that takes 8,192 bytes before and behind a layer: what accelerate
+    leaves at the host of a GPU with so much less memory comes over the link before the layer runs."""
+    model, x = nn.Sequential(*(nn.Linear(32, 32) for _ in range(10))), torch.ones(64, 32)
+    graph = placewright.from_torch(model, x)
+    plan = placewright.plan(graph, "cpu+rtx3090", memory_limit=[None, limit], evaluations=50)
+    found = judge_map(plan, graph).streamed
+    assert found is not None
+    left = infer_auto_device_map(model, {0: limit - 2 * x.nbytes, "cpu": 10**9})
+    layers = sum(left[str(layer)] == "cpu" for layer in range(10))
+    assert 0 < layers < 10
+    assert found.size_bytes == layers * 4 * (32 * 32 + 32)
+    alone = placewright.plan(graph, "rtx3090", solver="input-order")
+    link = plan.machine.links[0][1]
+    brought = layers * (link.transfer_time_ns(4 * 32 * 32) + link.transfer_time_ns(4 * 32))
+    assert found.one_at_a_time_ns == pytest.approx(alone.step_time_ns + brought, rel=0.01)
+
+
+def test_a_map_of_weights_at_the_host_is_told_of_where_it_is_faster_and_possible() -> None:
+    model, x = nn.Sequential(*(nn.Linear(512, 512) for _ in range(8))), torch.ones(1024, 512)
+    graph = placewright.from_torch(model, x)
+    told = []
+    for limit in ("1MiB", "8MiB", "64MiB"):
+        plan = placewright.plan(graph, "cpu+rtx3090", memory_limit=[None, limit], evaluations=50)
+        told.append([words for words in objections(plan, judge_map(plan, graph)) if "infer_auto_device_map" in words])
+    assert [len(each) for each in told] == [0, 1, 0]
+    assert " of weights brought from the host as their modules run" in told[1][0]
+    trained = placewright.from_torch(model, x, training=True)
+    plan = placewright.plan(trained, "cpu+rtx3090", memory_limit=[None, "30MiB"], evaluations=50)
+    assert judge_map(plan, trained).streamed is None

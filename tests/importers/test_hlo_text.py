@@ -97,6 +97,62 @@ def test_what_xla_knows_of_a_loop_counts() -> None:
     assert op(graph, "loop").attributes["trips"] == 9
 
 
+SCAN_STEP = """
+%step (x: f32[4,4], w: f32[4,4], state: f32[4,4]) -> (f32[4], f32[4,4], f32[4,4]) {
+  %x = f32[4,4]{1,0} parameter(0)
+  %w = f32[4,4]{1,0} parameter(1)
+  %state = f32[4,4]{1,0} parameter(2)
+  %next = f32[4,4]{1,0} dot(%state, %x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %row = f32[4]{0} slice(%next), slice={[0:1], [0:4]}
+  ROOT %t = (f32[4]{0}, f32[4,4]{1,0}, f32[4,4]{1,0}) tuple(%row, %w, %next)
+}"""
+SCAN = """%xs = f32[4,50,4]{2,1,0} parameter(0)
+%w = f32[4,4]{1,0} parameter(1)
+%begin = f32[4,4]{1,0} tanh(%w)
+ROOT %r = (f32[50,4]{1,0}, f32[4,4]{1,0}, f32[4,4]{1,0}) scan(%xs, %w, %begin), ATTRIBUTES, to_apply=%step"""
+
+
+def test_a_scan_is_one_op_with_the_work_of_all_steps() -> None:
+    graph = module(SCAN.replace("ATTRIBUTES", "dimensions={1}, num_carries=2, is_reverse=true"), SCAN_STEP)
+    assert op(graph, "r").kind == "control_flow"
+    assert op(graph, "r").attributes["trips"] == 50
+    assert flops(graph, "r") == 50 * 2 * 4 * 4 * 4
+    rows, state = (graph.tensors[tensor] for tensor in op(graph, "r").outputs)
+    assert rows.shape == (50, 4)
+    # What it carries along unchanged is none of its results; what changes is written over what it began with.
+    assert state.alias_of is not None
+    assert graph.tensors[state.alias_of].name == "begin"
+
+
+def test_a_scan_that_carries_nothing_or_is_stacked_from_nothing_runs_as_often_as_its_arrays_are_long() -> None:
+    body = "%b (x: f32[4]) -> f32[4] {\n%x = f32[4]{0} parameter(0)\nROOT %y = f32[4]{0} exponential(%x)\n}"
+    mapped = module(
+        "%xs = f32[9,4]{1,0} parameter(0)\nROOT %r = f32[9,4]{1,0} scan(%xs), dimensions={0}, to_apply=%b", body
+    )
+    assert flops(mapped, "r") == 9 * 4 * 4
+    step = "%s (c: f32[4]) -> (f32[4], f32[4]) {\n%c = f32[4]{0} parameter(0)\n%e = f32[4]{0} exponential(%c)\n"
+    unfolded = module(
+        "%c = f32[4]{0} parameter(0)\n"
+        "ROOT %r = (f32[7,4]{1,0}, f32[4]{0}) scan(%c), dimensions={0}, num_carries=1, to_apply=%s",
+        f"{step}ROOT %t = (f32[4]{{0}}, f32[4]{{0}}) tuple(%e, %e)\n}}",
+    )
+    assert flops(unfolded, "r") == 7 * 4 * 4
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        "num_carries=2",
+        "dimensions={3}, num_carries=2",
+        "dimensions={1}, num_carries=4",
+        "dimensions={1}, num_carries=3",
+    ],
+)
+def test_a_scan_whose_arrays_do_not_fit_is_refused_by_a_true_sentence(attributes: str) -> None:
+    with pytest.raises(InputError, match="line 15: the attributes of 'r' are not those of scan"):
+        module(SCAN.replace("ATTRIBUTES", attributes), SCAN_STEP)
+
+
 def test_an_alias_of_the_module_is_a_parameter_updated_in_place(loop: Graph) -> None:
     weight = next(index for index, tensor in enumerate(loop.tensors) if tensor.name == "p['w']")
     assert loop.tensors[weight].role == "parameter"

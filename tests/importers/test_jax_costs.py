@@ -58,6 +58,32 @@ def test_weights_are_found_by_what_jax_calls_them(tmp_path: Path) -> None:
         ]
 
 
+def test_weights_that_do_not_come_first_are_warned_of_in_every_form(tmp_path: Path) -> None:
+    """They stand as inputs; a small array before them, and what is no larger than the rest, is nothing to warn of."""
+
+    def function(x: Any, ws: Any) -> Any:
+        return jax.numpy.tanh(x @ ws[0]) @ ws[1]
+
+    def warnings_of(*rows: int) -> list[Any]:
+        x, ws = jax.numpy.ones((rows[0], 8)), [jax.numpy.ones((8, rows[1])), jax.numpy.ones((rows[1], 4))]
+        lowered = jax.jit(function).lower(x, ws)
+        graphs = [from_jax(function, (x, ws))]
+        texts = {"a.mlir": lowered.as_text(debug_info=True), "a.hlo": lowered.compile().as_text()}
+        for file, text in texts.items():
+            (tmp_path / file).write_text(text)
+            graphs.append(load_graph(tmp_path / file))
+        return [graph.metadata.get("warnings") for graph in graphs]
+
+    held = "2 arrays of the argument 'ws'; weights come first"
+    assert warnings_of(4, 32) == [[f"counted as inputs, which take no memory before they are read: {held}"]] * 3
+    assert warnings_of(400, 32) == [None] * 3
+    graph = from_jax(
+        function, (jax.numpy.ones((4, 8)), [jax.numpy.ones((8, 32)), jax.numpy.ones((32, 4))]), parameters=1
+    )
+    assert "warnings" not in graph.metadata
+    assert [tensor.name for tensor in graph.tensors if tensor.role == "parameter"] == ["ws[0]", "ws[1]"]
+
+
 def test_donated_arguments_are_updated_in_place_in_every_form(tmp_path: Path) -> None:
     twin = TWINS["mlp"]()
 

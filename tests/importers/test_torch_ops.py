@@ -12,8 +12,10 @@ torch = pytest.importorskip("torch", reason="the PyTorch importer needs PyTorch"
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
+from placewright.costs.estimate import estimate_costs  # noqa: E402
 from placewright.graph import Graph, Op  # noqa: E402
 from placewright.importers.torch.module import from_torch  # noqa: E402
+from placewright.machines import load_machine  # noqa: E402
 
 
 class Call(nn.Module):
@@ -197,6 +199,58 @@ def test_a_fused_recurrent_layer_states_its_widths() -> None:
         "directions": 1,
     }
     assert layers[0].attributes["input_size"] == 8
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dtype"),
+    [
+        ((5, 3, 8, 16), torch.float32),
+        ((64, 8, 128, 256), torch.float32),
+        ((1, 32, 300, 64), torch.float32),
+        ((7, 3, 64, 33), torch.bfloat16),
+    ],
+)
+def test_what_an_lstm_keeps_for_its_gradient_is_as_large_as_where_it_runs(
+    sizes: tuple[int, int, int, int], dtype: Any
+) -> None:
+    length, batch, input_size, hidden_size = sizes
+    lstm, given = nn.LSTM(input_size, hidden_size, dtype=dtype), torch.zeros(length, batch, input_size, dtype=dtype)
+    kept = []
+
+    def noted(each: Any) -> Any:
+        kept.append(each.nbytes)
+        return each
+
+    with torch.autograd.graph.saved_tensors_hooks(noted, lambda each: each):
+        lstm(given)
+    graph = from_torch(lstm, (given,), training=True)
+    if not of_kind(graph, "rnn"):
+        pytest.skip("this PyTorch runs LSTM step by step: it was built without oneDNN")
+    workspace = only(graph, "rnn").outputs[3]
+    assert workspace in only(graph, "rnn_backward").inputs
+    assert graph.tensors[workspace].size_bytes == max(kept)
+    inference = from_torch(lstm, (given,))
+    assert inference.tensors[only(inference, "rnn").outputs[3]].size_bytes == 0
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, rows, places: rows.half(),
+        lambda x, rows, places: rows.to(torch.int8),
+        lambda x, rows, places: x.index_add(0, places, rows),
+        lambda x, rows, places: x.index_put((places,), rows, accumulate=True),
+        lambda x, rows, places: x.scatter_add(0, places[:, None].expand(100, 16).contiguous(), rows),
+        lambda x, rows, places: x.scatter_reduce(0, places[:, None].expand(100, 16).contiguous(), rows, "amax"),
+        lambda x, rows, places: torch.ops.aten.upsample_nearest1d_backward(rows[None], [16], [1, 100, 4]),
+    ],
+)
+def test_what_is_cast_or_summed_is_read_in_whole(function: Any) -> None:
+    graph = from_torch(Call(function), (torch.zeros(4, 16), torch.zeros(100, 16), torch.zeros(100, dtype=torch.int64)))
+    last = len(graph.ops) - 1
+    touched = {*graph.ops[last].inputs, *graph.ops[last].outputs}
+    expected = sum(graph.tensors[tensor].size_bytes for tensor in touched)
+    assert estimate_costs(graph, load_machine("cpu")).bytes_moved[last] == expected
 
 
 @pytest.mark.parametrize(

@@ -45,9 +45,11 @@ class Rival:
     name
         "everything kept"; how many blocks are checkpointed; of a PyTorch module also the `activation_memory_budget` of
         torch.compile, whose choice is timed op by op as all else here is, and gradient accumulation, where the module
-        can be captured for smaller batches.
+        can be captured for smaller batches, and a stretch of ops, such as the loss, in parts.
     accumulation
         How many forward and backward passes make a step.
+    parts
+        In how many parts a stretch of its ops runs; 1 where each op is whole.
     peak_bytes, step_time_ns, extra_time, num_reruns
         As of a point.
     planned_time_ns
@@ -56,6 +58,7 @@ class Rival:
 
     name: str
     accumulation: int
+    parts: int
     peak_bytes: int
     step_time_ns: int
     extra_time: float

@@ -147,14 +147,14 @@ def frontier(
 class _Runs:
     """Of a step: what it takes, how many ops run again, and how many tensors are moved to the host.
 
-    accumulation: how many passes it has; with several it is no plan of the captured step, nor is it in parts.
+    accumulation: how many passes it has; with several it is no plan of the captured step, nor is one in parts.
     """
 
     metrics: Metrics
     num_reruns: int
     num_moves: int = 0
     accumulation: int = 1
-    is_in_parts: bool = False
+    parts: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,11 +286,12 @@ def _point(limit: int, found: Sequence[_Runs], once: _Runs, least: int) -> Front
 
 def _rival(name: str, own: _Runs, runs: Sequence[_Runs], once: _Runs) -> Rival:
     peak = own.metrics.peak_memory_bytes
-    is_plan = own.accumulation == 1 and not own.is_in_parts
+    is_plan = own.accumulation == own.parts == 1
     planned = _fastest([*runs, own] if is_plan else runs, peak)
     return Rival(
         name=name,
         accumulation=own.accumulation,
+        parts=own.parts,
         peak_bytes=peak,
         step_time_ns=own.metrics.step_time_ns,
         extra_time=_more(own.metrics.step_time_ns, once.metrics.step_time_ns),
@@ -366,8 +367,8 @@ def _in_parts(model: Any, args: Any, kwargs: Mapping[str, Any], problem: Problem
     from placewright.importers.torch.module import graphs_in_parts
 
     least = measure(problem, in_order(problem)).peak_memory_bytes
-    for name, graph in graphs_in_parts(model, args, kwargs):
+    for name, parts, graph in graphs_in_parts(model, args, kwargs):
         whole = replace(make_problem(graph, problem.machine), memory_limits_bytes=(None,))
         metrics = measure(whole, in_order(whole))
         if metrics.peak_memory_bytes < least:
-            yield name, _Runs(metrics=metrics, num_reruns=0, is_in_parts=True)
+            yield f"{name} in {parts} parts", _Runs(metrics=metrics, num_reruns=0, parts=parts)

@@ -5,6 +5,7 @@ Kinds that touch only a part of a tensor are counted by that part.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from placewright.graph import Op, Tensor
@@ -13,7 +14,7 @@ from placewright.support.errors import InputError, shown
 Tensors = Sequence[Tensor]
 
 _FREE = frozenset({"view", "input"})
-#: These read no more of an input than they write: rows looked up, slices taken.
+#: These read no more elements of their first input than they write: rows looked up, slices taken.
 _SELECTING = frozenset({"embedding", "gather", "copy"})
 #: What an optimizer writes, as a share of what it reads: p of (p, g); p, m, v of (p, g, m, v).
 _WRITTEN_SHARE = {"sgd": (1, 2), "adam": (3, 4), "adamw": (3, 4)}
@@ -29,7 +30,9 @@ def count_bytes(op: Op, inputs: Tensors, outputs: Tensors) -> int:
     if op.kind == "fill":
         return written
     if op.kind in _SELECTING:
-        return written + sum([min(tensor.size_bytes, written) for tensor in inputs])
+        # Besides what they select from there are places, scales of the rows, or what goes into the places.
+        beside = [_selected(tensor, outputs) if op.kind == "embedding" else tensor.size_bytes for tensor in inputs[1:]]
+        return written + sum([_selected(tensor, outputs) for tensor in inputs[:1]]) + sum(beside)
     read = sum([tensor.size_bytes for tensor in inputs])
     if op.kind == "embedding_backward":
         # The table of gradients is cleared, then the rows that were looked up are read, added to and written.
@@ -39,6 +42,15 @@ def count_bytes(op: Op, inputs: Tensors, outputs: Tensors) -> int:
         numerator, denominator = _WRITTEN_SHARE.get(str(op.attributes.get("function")), (1, 2))
         return read + max(written, read * numerator // denominator)
     return read + written
+
+
+def _selected(tensor: Tensor, outputs: Tensors) -> int:
+    """The most that is read of a tensor if each element written is one of it, whatever dtype either has."""
+    if tensor.shape is None or any(each.shape is None for each in outputs):
+        return min(tensor.size_bytes, sum([each.size_bytes for each in outputs]))
+    elements = math.prod(tensor.shape)
+    selected = sum([math.prod(each.shape) for each in outputs if each.shape is not None])
+    return tensor.size_bytes if selected >= elements else -(-tensor.size_bytes * selected // elements)
 
 
 def _stated_bytes(op: Op) -> int:

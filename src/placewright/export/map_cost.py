@@ -3,6 +3,9 @@
 A map says where ops run and not in what order. Its best is the order found anew for its placement, with transfers that
 overlap with computing. Hooks that move a module's inputs and then run it, as accelerate's do, run the captured order;
 one op at a time is what that takes at worst. Each tensor is counted as moved once to each device that reads it.
+
+Beside a CPU accelerate has a map of its own, which computes nothing there: `infer_auto_device_map` fills the GPU with
+modules in turn, and weights of the others come from the host's memory whenever their module runs.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from placewright.export.module_ties import has_record, module_ties
 from placewright.export.placement_cost import (
     PlacementCost,
     found_anew,
+    one_at_a_time_ns,
     one_device_words,
     over_words,
     placement_cost,
@@ -30,6 +34,7 @@ from placewright.graph import Graph
 from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.search.constructive.contiguous_split import ContiguousSplit
+from placewright.search.run.result import Solution, measure
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 
@@ -38,7 +43,8 @@ class MapJudgement:
     """A plan's map beside the plan. num_moved, moved_ns: ops that the map puts on another device than the plan, and
     their time in the plan. own: with what no op reads in memory as well. other: the map of the plan of
     other_solver for the same machine, `contiguous-split`, whose layers stay whole, or `auto` where the plan is of the
-    former. is_recorded: whether the graph tells what the module holds beside it."""
+    former. streamed: None where that map is not possible. is_recorded: whether the graph tells what the module holds
+    beside it."""
 
     chosen: DeviceChoice
     is_recorded: bool
@@ -47,6 +53,17 @@ class MapJudgement:
     own: PlacementCost
     other_solver: str
     other: PlacementCost
+    streamed: StreamedMap | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamedMap:
+    """accelerate's own map of one GPU and the host's memory. device: the GPU. size_bytes: weights that come from the
+    host in each step."""
+
+    device: int
+    size_bytes: int
+    one_at_a_time_ns: int
 
 
 def judge_map(plan: Plan, graph: Graph, measured: Path | None = None) -> MapJudgement:
@@ -70,6 +87,41 @@ def judge_map(plan: Plan, graph: Graph, measured: Path | None = None) -> MapJudg
         own=_cost(problem, own, plan.seed),
         other_solver="auto" if is_split else ContiguousSplit().name,
         other=_cost(problem, other, plan.seed),
+        streamed=_streamed(problem, graph),
+    )
+
+
+def _streamed(problem: Problem, graph: Graph) -> StreamedMap | None:
+    """The map for a step of inference whose weights one GPU cannot hold beside its activations and the largest module
+    that comes from the host."""
+    machine, lowered = problem.machine, problem.lowered
+    kinds = [device.is_cpu for device in machine.devices]
+    if sorted(kinds) != [False, True] or graph.metadata.get("mode") == "training":
+        return None
+    host, gpu = kinds.index(True), kinds.index(False)
+    limit = problem.memory_limits_bytes[gpu]
+    all_there = np.full(len(lowered.graph_op), gpu, np.int32)
+    weights = dict(zip(lowered.graph_resident.tolist(), lowered.resident_bytes.tolist(), strict=True))
+    modules: dict[str, list[int]] = {}
+    for resident in dict.fromkeys(lowered.residents.tolist()):
+        tensor = int(lowered.graph_resident[resident])
+        modules.setdefault(graph.tensors[tensor].name.rpartition(".")[0], []).append(tensor)
+    sizes = [sum(weights[tensor] for tensor in each) for each in modules.values()]
+    order = np.stack([np.arange(len(all_there)), np.full(len(all_there), -1)], axis=1).astype(np.int32)
+    activations = measure(problem, Solution(device_of=all_there, order=order)).peak_memory_bytes - sum(sizes)
+    if limit is None or activations + sum(sizes) <= limit or activations + max(sizes, default=0) > limit:
+        return None
+    left, filled = limit - activations - max(sizes), 0
+    while left >= sizes[filled]:
+        left -= sizes[filled]
+        filled += 1
+    streamed = [tensor for each in list(modules.values())[filled:] for tensor in each]
+    link = machine.links[host][gpu]
+    return StreamedMap(
+        device=gpu,
+        size_bytes=sum(sizes[filled:]),
+        one_at_a_time_ns=one_at_a_time_ns(problem, all_there)
+        + sum(link.transfer_time_ns(weights[tensor]) for tensor in streamed),
     )
 
 
@@ -111,6 +163,13 @@ def objections(plan: Plan, found: MapJudgement) -> Iterator[str]:
     if _is_worth_telling(plan, found):
         told = f"{_times(found.other)}{over_words(found.other.anew)}"
         yield f"a plan made with `--solver {found.other_solver}` has a better map: {told}"
+    streamed = found.streamed
+    if streamed is not None and (own.anew.bytes_over_limit or streamed.one_at_a_time_ns < own.one_at_a_time_ns):
+        takes = f"takes {format_time_ns(streamed.one_at_a_time_ns)} with all computed on"
+        yield (
+            f"the map of accelerate's `infer_auto_device_map` {takes} {device_words(plan, streamed.device)} and "
+            f"{format_bytes(streamed.size_bytes)} of weights brought from the host as their modules run"
+        )
     if one is None or one.metrics.bytes_over_limit:
         return
     name = f"{device_words(plan, one.device)} alone{again_words(one)}"

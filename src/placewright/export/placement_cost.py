@@ -79,10 +79,10 @@ def placement_cost(problem: Problem, device_of: NDArray[np.int32], seed: int) ->
     pinned = replace(problem, constraints=Constraints(pins=pins))
     evaluations = max(1, int(default_evaluations("auto", pinned) * _SHARE_OF_EVALUATIONS))
     result = make_method("auto").solve(pinned, SearchRun(Budget(evaluations=evaluations), seed=seed))
-    return PlacementCost(anew=result.metrics, one_at_a_time_ns=_one_at_a_time_ns(problem, device_of))
+    return PlacementCost(anew=result.metrics, one_at_a_time_ns=one_at_a_time_ns(problem, device_of))
 
 
-def _one_at_a_time_ns(problem: Problem, device_of: NDArray[np.int32]) -> int:
+def one_at_a_time_ns(problem: Problem, device_of: NDArray[np.int32]) -> int:
     """The captured order with nothing side by side: what an op reads from elsewhere is sent right before it, each
     tensor once to a device. A host thread launches ahead of what runs."""
     lowered, machine = problem.lowered, problem.machine

@@ -127,10 +127,10 @@ class _Scale:
 
 def _chart(found: Frontier) -> Markup:
     keys = [("best-key", "planned"), ("proven-key", "no plan is faster (proven)"), ("rival-key", "without a plan")]
-    several = any(each.accumulation > 1 for each in found.rivals)
-    keys += [("accumulated-key", "gradients accumulated")] if several else []
+    several = any(each.accumulation > 1 or each.parts > 1 for each in found.rivals)
+    keys += [("accumulated-key", "gradients accumulated, or ops in parts")] if several else []
     shown = (element("li", element("span", class_=f"key {kind}"), text) for kind, text in keys)
-    no_plan = "no plan of one pass fits (proven)" if several else "no plan fits (proven)"
+    no_plan = "no plan of one pass of whole ops fits (proven)" if several else "no plan fits (proven)"
     impossible = element("li", element("span", class_="key ground-key"), no_plan)
     note = element("p", "Neither axis begins at 0.", class_="muted note")
     drawings = (_drawing(found, name, *size) for name, size in _SIZES.items())
@@ -188,7 +188,7 @@ def _dot(scale: _Scale, size: int, time: int, kind: str, name: str) -> Markup:
 
 
 def _rival_dot(scale: _Scale, rival: Rival) -> Markup:
-    kind = "rival-dot" if rival.accumulation == 1 else "accumulated-dot"
+    kind = "rival-dot" if rival.accumulation == rival.parts == 1 else "accumulated-dot"
     return _dot(scale, rival.peak_bytes, rival.step_time_ns, kind, rival.name)
 
 

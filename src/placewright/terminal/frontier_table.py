@@ -34,9 +34,15 @@ def least_words(found: Frontier) -> str:
     """The smallest limit that was found, and the smallest that there can be."""
     least, op = format_bytes(found.least_possible_bytes), found.least_possible_op
     if found.least_found_bytes <= found.least_possible_bytes:
-        return f"smallest limit: {least}, less is not possible (proven): '{op}' needs it"
-    smallest = format_bytes(found.least_found_bytes)
-    return f"smallest limit found: {smallest}; less than {least} is not possible (proven): '{op}' needs it"
+        words = f"smallest limit: {least}, less is not possible (proven): '{op}' needs it"
+    else:
+        smallest = format_bytes(found.least_found_bytes)
+        words = f"smallest limit found: {smallest}; less than {least} is not possible (proven): '{op}' needs it"
+    parted = [each for each in found.rivals if each.parts > 1 and each.peak_bytes < found.least_possible_bytes]
+    if not parted:
+        return words
+    smallest_parted = min(parted, key=lambda each: each.peak_bytes)
+    return f"{words} with each op whole; with the {smallest_parted.name}: {format_bytes(smallest_parted.peak_bytes)}"
 
 
 def _points(found: Frontier) -> Iterator[list[str]]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
+from torch.nn import functional
 
 from placewright.execution.pytorch.inductor_ways import WAYS
 from placewright.execution.pytorch.memory import allocated_peak
@@ -23,18 +27,61 @@ def read_late(x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torc
     return early.exp() + late, early @ small.new_ones(256, 1) * late
 
 
+def peaks_of(function: Callable[..., Any], *given: torch.Tensor) -> list[float]:
+    """MiB by the allocator, in each way, of a call and the backward of what has one."""
+    expected, peaks = function(*given), []
+    for way in WAYS:
+        torch._dynamo.reset()
+        with way.chosen():
+            compiled = torch.compile(function)
+            torch.testing.assert_close(compiled(*given), expected, rtol=1e-3, atol=1e-3)
+
+            def step() -> None:
+                result = compiled(*given)  # noqa: B023
+                if isinstance(result, torch.Tensor) and result.requires_grad:
+                    result.backward()
+
+            step()
+            peaks.append(allocated_peak(step) / MIB)
+    return peaks
+
+
 def test_a_tensor_that_is_read_late_does_not_keep_what_it_is_made_of() -> None:
     """In one kernel with what reads it, it leaves all three products in memory beside the 4 MiB and 1 MiB of weights.
 
     Apart from that it is alone there: 2 MiB less.
     """
     torch.manual_seed(0)
-    x, weight = torch.randn(1024, 256), torch.randn(256, 256) / 16
-    expected, peaks = read_late(x, weight), []
-    for way in WAYS:
-        torch._dynamo.reset()
-        with way.chosen():
-            compiled = torch.compile(read_late)
-            torch.testing.assert_close(compiled(x, weight), expected, rtol=1e-3, atol=1e-3)
-        peaks.append(allocated_peak(lambda: compiled(x, weight)) / MIB)  # noqa: B023
-    assert peaks == pytest.approx([8, 8, 6], abs=0.3)
+    peaks = peaks_of(read_late, torch.randn(1024, 256), torch.randn(256, 256) / 16)
+    assert peaks == pytest.approx([8, 8, 6, 6], abs=0.3)
+
+
+def summed_late(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """A product of a tensor of 4 MiB is added, twenty ops later, to what is made of another one of 4 MiB."""
+    small = weight[:8, :8]
+    product = x.t() @ (x @ weight.repeat(1, 4)).tanh()
+    for _ in range(20):
+        small = (small @ small).clamp(-1, 1)
+    late = (x @ weight.roll(1).repeat(1, 4) * small.sum()).amax()
+    return product + weight.repeat(1, 4).sin() * late
+
+
+def test_a_product_is_made_where_it_stands_and_not_where_it_is_added() -> None:
+    """In one call with the sum, it keeps its tensor of 4 MiB beside the other."""
+    torch.manual_seed(0)
+    peaks = peaks_of(summed_late, torch.randn(1024, 256), torch.randn(256, 256) / 16)
+    assert peaks[1:] == pytest.approx([9, 9, 6], abs=0.3)
+
+
+def patches(images: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """A convolution without overlap."""
+    return functional.conv2d(images, weight, stride=8).square().sum()
+
+
+def test_images_are_not_kept_beside_a_copy_for_a_convolution() -> None:
+    """Of 3 MiB, which backward reads as they were laid out for forward."""
+    torch.manual_seed(0)
+    weight = torch.randn(24, 3, 8, 8).requires_grad_()
+    *others, nearest = peaks_of(patches, torch.randn(64, 3, 64, 64), weight)
+    assert min(others) > 3
+    assert nearest < 1

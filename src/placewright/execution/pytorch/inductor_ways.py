@@ -68,5 +68,14 @@ _NEARER_TO_PLAN = {
     "allow_buffer_reuse": False,
     "realize_reads_threshold": 2,
 }
+#: It also keeps copies of weights and images, as convolutions read them, beside these until backward; and makes a
+#: product where it is added to something, so that what it is made of lives until then: to the end of backward for a
+#: weight that is read at both ends of the network. Cells of an LSTM hold less with these.
+_NEAREST_TO_PLAN = _NEARER_TO_PLAN | {"layout_optimization": False, "pattern_matcher": False}
 #: The fastest first.
-WAYS = (Way(), Way(settings=_NEARER_TO_PLAN), Way(settings=_NEARER_TO_PLAN, choices=NearFusion))
+WAYS = (
+    Way(),
+    Way(settings=_NEARER_TO_PLAN),
+    Way(settings=_NEARER_TO_PLAN, choices=NearFusion),
+    Way(settings=_NEAREST_TO_PLAN, choices=NearFusion),
+)

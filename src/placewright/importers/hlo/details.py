@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from placewright.importers.xla.program import whole_numbers
+from placewright.importers.xla.program import Array, whole_numbers
 
 Attributes = Mapping[str, str]
 Details = dict[str, Any]
@@ -91,6 +91,18 @@ def trips(attributes: Attributes) -> Details:
     """How often a loop runs, where XLA found it out."""
     match = _TRIPS.search(attributes.get("backend_config", ""))
     return {"trips": int(match[1])} if match else {}
+
+
+def scan(attributes: Attributes, arrays: Sequence[Sequence[Array]]) -> Details:
+    """Rounds of a scan and what it carries, by the arrays that go in and come out: those that are stacked stand before
+    what is carried. Raises ValueError where there are no such arrays."""
+    (axis,) = whole_numbers(attributes["dimensions"])
+    (carry,) = whole_numbers(attributes.get("num_carries", "0"))
+    stacked, made = (each[: len(each) - carry] for each in arrays)
+    lengths = {each.shape[axis] for each in stacked or made}
+    if not 0 <= carry <= min(map(len, arrays)) or axis < 0 or len(lengths) != 1:
+        raise ValueError
+    return {"trips": lengths.pop(), "consts": len(stacked), "stacked": len(made), "carry": carry}
 
 
 DETAILS: Mapping[str, Callable[[Attributes], Details]] = {

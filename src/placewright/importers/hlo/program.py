@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from placewright.graph import Graph
-from placewright.importers.hlo.details import DETAILS, convolution, library_product, window
+from placewright.importers.hlo.details import DETAILS, convolution, library_product, scan, window
 from placewright.importers.hlo.text import RawComputation, RawInstruction, RawModule, read_module
 from placewright.importers.hlo.types import pieces
 from placewright.importers.source_lines import without_directory
@@ -32,6 +32,7 @@ from placewright.support.errors import InputError, shown
 _CALLED = {
     "fusion": ("calls",),
     "call": ("to_apply",),
+    "scan": ("to_apply",),
     "while": ("condition", "body"),
     "conditional": ("branch_computations", "true_computation", "false_computation"),
     "async-start": ("calls", "to_apply"),
@@ -160,6 +161,8 @@ class _Conversion:
         details = DETAILS[opcode](raw.attributes) if opcode in DETAILS else {}
         if opcode in ("reduce-window", "select-and-scatter"):
             details = window(raw.attributes, len(next(leaves(types[0])).shape))
+        if opcode == "scan":
+            details = scan(raw.attributes, [list(leaves(each)) for each in (tuple(types), raw.type)])
         if opcode in _JOINING:
             details["function"] = self._joining(raw)
         if opcode == "constant" and isinstance(raw.type, Array) and "int" in raw.type.dtype and raw.type.shape == ():

@@ -9,6 +9,7 @@ from typing import Any
 from placewright.graph import Graph
 from placewright.importers.optimizers import Optimizer, check_optimizer
 from placewright.importers.xla.graph import build_graph
+from placewright.importers.xla.program import leaves, weights_behind
 from placewright.support.errors import MissingExtraError
 
 
@@ -71,4 +72,6 @@ def from_jax(
         function, tuple(positional), dict(kwargs or {}), parameters=parameters, training=training, unroll=unroll
     )
     label = name or getattr(function, "__name__", type(function).__name__).strip("<>")
-    return build_graph(traced, label, {"framework": "jax"}, optimizer=optimizer if training else None)
+    kinds = list(leaves(tuple(traced.entry.parameters.values())))
+    warning = weights_behind(traced.labels, kinds) if parameters is None and not traced.updates else ""
+    return build_graph(traced, label, {"framework": "jax"}, optimizer=optimizer if training else None, warning=warning)

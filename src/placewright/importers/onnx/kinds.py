@@ -67,7 +67,7 @@ _CONTRIB: Mapping[str, str] = {
     "softmax": "BiasSoftmax QLinearSoftmax",
     "reduction": "QLinearReduceMean",
     "copy": "QLinearConcat",
-    "gather": "GatherBlockQuantized",
+    "embedding": "GatherBlockQuantized",
 }
 
 

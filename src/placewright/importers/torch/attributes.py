@@ -7,7 +7,8 @@ where torch is known to be present.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -110,6 +111,39 @@ def _recurrent_layer(arguments: Arguments, _: Any) -> Attributes:
         "layers": 1,
         "directions": 1,
     }
+
+
+def results_of(node: Any) -> Sequence[Any]:
+    """What a call gives, as tensors without data; None for what it leaves out."""
+    value = node.meta["val"]
+    if not isinstance(value, (tuple, list)):
+        return (value,)
+    kept = [user for user in node.users if user.target is operator.getitem and user.args[1] == 3 and user.users]
+    if kept and node.target is torch.ops.aten.mkldnn_rnn_layer.default:
+        # Traced as empty; it is the larger part of what a layer keeps for its gradient.
+        *given, workspace = value
+        return (*given, workspace.new_empty(_lstm_workspace(arguments_of(node))))
+    return tuple(value)
+
+
+def _lstm_workspace(arguments: Arguments) -> int:
+    """Bytes that one layer in one direction keeps for its gradient: oneDNN gives each of these arrays whole pages."""
+    length, batch, input_size = shape_of(arguments["input"])
+    hidden, width = arguments["hidden_size"], arguments["input"].meta["val"].element_size()
+    rows, states, widest = length * batch, 2 * (length + 1) * batch, max(input_size, hidden)
+    sizes = [
+        *(rows * _padded(4 * hidden, width), rows * _padded(hidden, width)),  # gates, and what they give
+        *(states * _padded(widest, width), states * hidden * width, states * hidden * 4),  # across, along, cells
+        *(states * _padded(widest, 4), states * _padded(widest, 4)),  # gradients across and along
+    ]
+    return sum(-(-size // 4096) * 4096 for size in sizes)
+
+
+def _padded(elements: int, width: int) -> int:
+    """Bytes of a row: whole lines of a cache, and no multiple of 256 elements."""
+    line = 64 // width
+    padded = -(-elements // line) * line
+    return (padded + line if padded % 256 == 0 else padded) * width
 
 
 def _normalization(function: str) -> Callable[[Arguments, Any], Attributes]:

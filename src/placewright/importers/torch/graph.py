@@ -14,7 +14,7 @@ from placewright.graph import Graph, TensorRole
 from placewright.importers.builder import GraphBuilder
 from placewright.importers.optimizers import OPTIMIZER_STATES
 from placewright.importers.source_lines import module_of, phase_of, source_of
-from placewright.importers.torch.attributes import part_bytes
+from placewright.importers.torch.attributes import part_bytes, results_of
 from placewright.importers.torch.capture import Capture
 from placewright.importers.torch.marks import IN_PLACE
 from placewright.importers.torch.ops import describe, draws_random_numbers
@@ -126,13 +126,12 @@ class _Translation:
         if kind in ("other", "control_flow"):
             self.unknown[str(node.target)] += 1
         inputs = [self.tensor_of(leaf) for leaf in pytree.tree_leaves((node.args, node.kwargs)) if leaf in self.tensors]
-        results = node.meta["val"] if isinstance(node.meta["val"], (tuple, list)) else (node.meta["val"],)
         if kind == "view" and not inputs:
             raise InputError(f"'{node.name}' ({node.target}) shows a number, which is no tensor of the module")
         shown = inputs[0] if kind == "view" else None
         self.tensors[node] = tuple(
             self._add_tensor(f"{node.name}:{position}", result, alias_of=shown) if result is not None else None
-            for position, result in enumerate(results)
+            for position, result in enumerate(results_of(node))
         )
         op = self._add_op(
             node.name,

@@ -112,8 +112,8 @@ def graphs_in_parts(
     optimizer: Optimizer = "adam",
     loss: Callable[[Any], Any] | None = None,
     counts: Sequence[int] = (2, 4, 8),
-) -> Iterator[tuple[str, Graph]]:
-    """Captures a training step once, and gives it with a stretch of ops in parts: what runs in how many, and the graph.
+) -> Iterator[tuple[str, int, Graph]]:
+    """Captures a training step once, and gives it with a stretch of ops in parts: which one, how many, and the graph.
 
     Sums over parts have other last bits. Raises InputError as `from_torch` does.
     """
@@ -129,7 +129,7 @@ def graphs_in_parts(
         for count in (each for each in counts if each <= choice.stretch.extent):
             captured = capture(replace(traced, graph=divided(traced.graph, choice, count)))
             graph, _ = translate(captured, _name_of(model), optimizer, copies=False)
-            yield f"{choice.name} in {count} parts", graph
+            yield choice.name, count, graph
 
 
 def _name_of(model: nn.Module | ExportedProgram) -> str:

@@ -29,10 +29,8 @@ _PLAIN_NAMES = {
         gather scatter scatter_add scatter_reduce index index_put index_select index_add index_copy index_fill
         index_reduce _unsafe_index _unsafe_index_put _unsafe_masked_index _unsafe_masked_index_put_accumulate take put
         roll masked_select masked_scatter masked_scatter_backward nonzero nonzero_static
-        grid_sampler_2d grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward max_unpool2d max_unpool3d
-        upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d
-        _upsample_nearest_exact3d upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward
-        _upsample_nearest_exact1d_backward _upsample_nearest_exact2d_backward _upsample_nearest_exact3d_backward
+        grid_sampler_2d grid_sampler_3d max_unpool2d max_unpool3d upsample_nearest1d upsample_nearest2d
+        upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
         value_selecting_reduction_backward
     """,
     "fill": """
@@ -77,7 +75,9 @@ _ELEMENTWISE_NAMES = """
     upsample_linear1d upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d upsample_linear1d_backward
     upsample_bilinear2d_backward upsample_bicubic2d_backward upsample_trilinear3d_backward
     _upsample_bilinear2d_aa _upsample_bilinear2d_aa_backward _upsample_bicubic2d_aa _upsample_bicubic2d_aa_backward
-    _upsample_lanczos2d_aa _upsample_lanczos2d_aa_backward
+    _upsample_lanczos2d_aa _upsample_lanczos2d_aa_backward upsample_nearest1d_backward upsample_nearest2d_backward
+    upsample_nearest3d_backward _upsample_nearest_exact1d_backward _upsample_nearest_exact2d_backward
+    _upsample_nearest_exact3d_backward grid_sampler_2d_backward grid_sampler_3d_backward
 """
 _ELEMENTWISE = frozenset(_ELEMENTWISE_NAMES.split())
 

@@ -79,7 +79,7 @@ def _fusion(translation: Translation, instruction: Instruction, operands: Sequen
 def _loop(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
     """One op with the work of all rounds. What the body gives on as it came is what the loop began with."""
     details, flat = instruction.details, _flat(operands)
-    if instruction.opcode == "scan" and details["trips"] <= details.get("unroll", 0):
+    if instruction.opcode == "scan" and details["trips"] <= details.get("unroll", -1):
         return _unrolled(translation, instruction, flat, prefix)
     body = body_of(translation, instruction.called[-1])
     trips = details.get("trips")
@@ -101,21 +101,21 @@ def _loop(translation: Translation, instruction: Instruction, operands: Sequence
     return like(instruction.type, iter(kept))
 
 
-def _first_and_carry(instruction: Instruction) -> tuple[int, int]:
-    """Where among a loop's operands what changes begins, and how many there are."""
+def _changing(instruction: Instruction) -> tuple[int, int, int]:
+    """Where among a loop's operands and where among its results what changes begins, and how many there are."""
     details = instruction.details
     first = details.get("skip", 0) + details.get("consts", 0)
-    return first, details.get("carry", len(list(leaves(instruction.type))))
+    return first, details.get("stacked", 0), details.get("carry", len(list(leaves(instruction.type))))
 
 
 def _passed(instruction: Instruction, flat: Sequence[Any], body: Body) -> dict[int, Any]:
     """By result of a loop that never changes what went in."""
-    first, carry = _first_and_carry(instruction)
+    first, stacked, carry = _changing(instruction)
     consts = instruction.details.get("consts", 0)
     return {
-        place: flat[first + place]
+        stacked + place: flat[first + place]
         for place in range(min(carry, len(flat) - first))
-        if body.passed.get(place) == consts + place
+        if body.passed.get(stacked + place) == consts + place
     }
 
 
@@ -123,8 +123,8 @@ def _write_over_start(
     translation: Translation, instruction: Instruction, flat: Sequence[Any], results: Sequence[Any]
 ) -> None:
     """Lets what changes be written over what the loop began with."""
-    first, carry = _first_and_carry(instruction)
-    for old, new in zip(flat[first : first + carry], results, strict=False):
+    first, stacked, carry = _changing(instruction)
+    for old, new in zip(flat[first : first + carry], results[stacked:], strict=False):
         if isinstance(new, int) and isinstance(old, int) and new != old:
             translation.in_place.append((translation.producer[new], new, old))
 

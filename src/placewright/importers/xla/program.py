@@ -142,16 +142,30 @@ _PART = re.compile(r"([A-Za-z_]\w*)(?:\[|\.[A-Za-z_])")
 
 def named_weights(labels: Sequence[str], kinds: Sequence[Array]) -> tuple[set[int], str]:
     """Positions of the floating parameters that are parts of the first of several arguments, and that assumption in
-    words; empty where the first parameter is not such a part."""
+    words; where the first parameter is not such a part, what `weights_behind` says."""
     first = _PART.match(labels[0]) if labels else None
     if first is None:
-        return set(), ""
+        return set(), weights_behind(labels, kinds)
     own = [place for place, label in enumerate(labels) if (part := _PART.match(label)) and part[1] == first[1]]
     if len(own) == len(labels):
         return set(), ""
     floating = {place for place in own if "float" in kinds[place].dtype}
     named = counted(len(floating), "parameter")
     return floating, f"taken for weights: {named} of the module, as parts of its argument '{first[1]}'"
+
+
+def weights_behind(labels: Sequence[str], kinds: Sequence[Array]) -> str:
+    """A warning where the first argument is one array, and a later one holds more floating arrays, by their bytes, than
+    all else takes: these may be weights, and stand as inputs, which wait for their readers. Empty elsewhere."""
+    parts = [_PART.match(label) for label in labels]
+    floating = [part[1] if part and "float" in kind.dtype else "" for part, kind in zip(parts, kinds, strict=True)]
+    total = sum(kind.size_bytes for kind in kinds)
+    for name in dict.fromkeys(floating) if parts and parts[0] is None else ():
+        size = sum(kind.size_bytes for each, kind in zip(floating, kinds, strict=True) if each == name)
+        if name and 2 * size > total:
+            held = f"{counted(floating.count(name), 'array')} of the argument '{name}'"
+            return f"counted as inputs, which take no memory before they are read: {held}; weights come first"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

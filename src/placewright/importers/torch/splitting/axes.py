@@ -151,6 +151,13 @@ def _filled(op: _Op) -> Iterator[Rule]:
             yield Rule(axes={}, results=(axis,), extents={"size": axis})
 
 
+def _shuffled(op: _Op) -> Iterator[Rule]:
+    """Axes before those of the channels, rows and columns."""
+    for axis in range(len(op.shape) - 3):
+        if op.shape[axis] > 1:
+            yield Rule(axes={"self": axis}, results=(axis,))
+
+
 def _permuted(order: Callable[[_Op], Sequence[int]]) -> Callable[[_Op], Iterator[Rule]]:
     """order: for each axis of the result the one of the argument."""
 
@@ -482,6 +489,8 @@ _TABLE: dict[str, Callable[[_Op], Iterator[Rule]]] = {
     "_unsafe_view.default": _view,
     "expand.default": _expand,
     "full.default": _filled,
+    "pixel_shuffle.default": _shuffled,
+    "pixel_unshuffle.default": _shuffled,
     "t.default": _permuted(lambda op: range(len(op.shape))[::-1]),
     "transpose.int": _permuted(_transposed),
     "permute.default": _permuted(lambda op: [axis % len(op.shape) for axis in op["dims"]]),

@@ -13,7 +13,7 @@ from torch import fx
 from torch._functorch._aot_autograd import descriptors
 
 from placewright.importers.source_lines import module_of
-from placewright.importers.torch.splitting.losses import means_as_sums, without_needless_views
+from placewright.importers.torch.splitting.losses import constants_of_nothing, means_as_sums, without_needless_views
 from placewright.importers.torch.splitting.rewrite import in_parts
 from placewright.importers.torch.splitting.stretch import Borders, Stretch, stretch_from
 
@@ -38,6 +38,7 @@ def choices(graph: fx.Graph, inputs: Collection[fx.Node]) -> Iterator[Choice]:
     inputs: placeholders of what the step is called with, other than parameters.
     """
     without_needless_views(graph)
+    constants_of_nothing(graph)
     means_as_sums(graph)
     borders = borders_of(graph)
     known: list[Stretch] = []
@@ -51,7 +52,9 @@ def choices(graph: fx.Graph, inputs: Collection[fx.Node]) -> Iterator[Choice]:
 
 
 def _lowers(stretch: Stretch) -> bool:
-    """Whether something that is large is not whole any more: it is made and read in parts alone."""
+    """Whether something that is large is not whole any more: it is made and read in parts alone, in both passes."""
+    if not stretch.scaled:
+        return False
     most = max(_num_bytes(node) for node in stretch.shares)
     return any(_num_bytes(node) == most and not stretch.is_read_outside(node) for node in stretch.shares)
 

@@ -52,6 +52,18 @@ def _drop_unread_views(graph: fx.Graph) -> None:
             graph.erase_node(node)
 
 
+def constants_of_nothing(graph: fx.Graph) -> None:
+    """Has tensors of one number be made without the tensor that only says their dtype and device."""
+    for target, number in ((_ATEN.new_zeros.default, 0), (_ATEN.new_ones.default, 1)):
+        for node in graph.find_nodes(op="call_function", target=target):
+            like = node.meta["val"]
+            with graph.inserting_before(node):
+                size = list(like.shape)
+                filled = _call(node, _ATEN.full.default, size, number, dtype=like.dtype, device=like.device)
+            node.replace_all_uses_with(filled)
+            graph.erase_node(node)
+
+
 def means_as_sums(graph: fx.Graph) -> None:
     """Changes means over rows to sums of rows, divided by how many count.
 
@@ -62,6 +74,12 @@ def means_as_sums(graph: fx.Graph) -> None:
             arguments = arguments_of(node)
             if arguments["reduction"] == 1 and arguments["weight"] is None:
                 _change(graph, node, arguments)
+    for node in graph.find_nodes(op="call_function", target=_ATEN.mean.default):
+        with graph.inserting_before(node):
+            total = _call(node, _ATEN.sum.default, node.args[0], **node.kwargs)
+            mean = _call(node, _ATEN.div.Scalar, total, node.args[0].meta["val"].numel())
+        node.replace_all_uses_with(mean)
+        graph.erase_node(node)
 
 
 def _change(graph: fx.Graph, node: fx.Node, arguments: dict[str, Any]) -> None:
@@ -82,6 +100,6 @@ def _call(like: fx.Node, function: Any, *args: Any, **options: Any) -> fx.Node:
     made = like.graph.call_function(function, args, options)
     made.meta = {key: value for key, value in like.meta.items() if key not in ("val", "tensor_meta")}
     values = fx.map_arg(args, lambda node: node.meta["val"])
-    with like.args[0].meta["val"].fake_mode:
+    with like.all_input_nodes[0].meta["val"].fake_mode:
         made.meta["val"] = function(*values, **options)
     return made

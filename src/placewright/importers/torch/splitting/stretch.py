@@ -145,7 +145,6 @@ class _Growth:
     def _grow(self) -> None:
         """Adds ops that read or make large tensors of the stretch, until there are no more."""
         waiting = [*self.shares, *self.wanted]
-        tried: set[fx.Node] = set()
         while waiting:
             node = waiting.pop(0)
             if not isinstance(node.meta.get("val"), torch.Tensor) or _num_bytes(node) < self.least_bytes:
@@ -154,9 +153,8 @@ class _Growth:
                 continue
             makers = [call_of(node)] if node in self.wanted and node not in self.shares else []
             for call in (*makers, *map(call_of, node.users)):
-                if call in tried or call in self.ops:
+                if call in self.ops:
                     continue
-                tried.add(call)
                 before = {*self.shares, *self.wanted}
                 if self._add(call):
                     waiting += [each for each in (*self.shares, *self.wanted) if each not in before]
@@ -325,6 +323,8 @@ _FACTORS = {
     "reshape.default": ("self",),
     "index_select.default": ("self",),
     "flip.default": ("self",),
+    "pixel_shuffle.default": ("self",),
+    "pixel_unshuffle.default": ("self",),
     "native_dropout_backward.default": ("grad_output",),
     "_softmax_backward_data.default": ("grad_output",),
     "_log_softmax_backward_data.default": ("grad_output",),

@@ -1,0 +1,82 @@
+"""Training steps with a stretch of ops in parts keep limits that no plan of whole ops keeps, and give what the module
+gives but for last bits."""
+
+import pytest
+import torch
+from torch import nn
+
+import placewright
+from placewright.execution.pytorch.memory import allocated_peak
+from placewright.support.errors import InputError
+
+CLASSES, ROWS, LIMIT = 2000, 64, 1_100_000
+
+
+class Classifier(nn.Module):
+    """The mean loss of rows over many classes, of which some are not known. Logits take most of its memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.norm, self.head = nn.Linear(16, 24), nn.LayerNorm(24), nn.Linear(24, CLASSES)
+
+    def forward(self, rows: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+        logits = self.head(self.norm(self.first(rows)).relu())
+        return nn.functional.cross_entropy(logits, classes, ignore_index=3)
+
+
+def given() -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(1)
+    classes = torch.randint(CLASSES, (ROWS,))
+    classes[::7] = 3
+    return torch.randn(ROWS, 16), classes
+
+
+def assert_equal_but_for_last_bits(model: nn.Module, plain: nn.Module) -> None:
+    for own, other in zip(model.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(own.grad, other.grad, rtol=1e-5, atol=1e-7)
+
+
+def held(model: nn.Module) -> int:
+    tensors = (*model.parameters(), *given())
+    return sum(tensor.nbytes for tensor in tensors)
+
+
+def test_a_loss_in_parts_keeps_a_limit_that_whole_ops_cannot() -> None:
+    # Parameters, 16 * 24 + 24 + 48 + 25 * 2,000 = 50,456, and as many gradients take 404 kB, logits 64 * 2,000 * 4 =
+    # 512 kB; two tensors like the logits are there at once when each op runs whole.
+    model, plain = Classifier(), Classifier()
+    with pytest.raises(InputError, match="whatever runs again"):
+        placewright.fit(model, given(), LIMIT, evaluations=20)
+    with placewright.fit(model, given(), LIMIT, split=True, evaluations=20) as step:
+        step(*given())
+        model.zero_grad()
+        assert held(model) + allocated_peak(lambda: step(*given())) <= LIMIT
+        model.zero_grad()
+        loss, expected = step(*given()), plain(*given())
+    expected.backward()
+    torch.testing.assert_close(loss, expected.detach())
+    assert_equal_but_for_last_bits(model, plain)
+
+
+def test_the_loss_is_scaled_as_the_loop_scales_it() -> None:
+    model, plain = Classifier(), Classifier()
+    options = {"split": True, "evaluations": 20, "loss": lambda loss: loss * 0.3}
+    with placewright.fit(model, given(), LIMIT, **options) as step:
+        step(*given())
+    (plain(*given()) * 0.3).backward()
+    assert_equal_but_for_last_bits(model, plain)
+
+
+def test_inductor_keeps_the_limit_in_parts() -> None:
+    model, plain = Classifier(), Classifier()
+    fitted = placewright.fit(model, LIMIT, backend="inductor", split=True)
+
+    def step() -> None:
+        (fitted(*given()) * 0.3).backward()
+
+    step()
+    model.zero_grad()
+    assert held(model) + allocated_peak(step) <= LIMIT
+    (plain(*given()) * 0.3).backward()
+    assert_equal_but_for_last_bits(model, plain)
