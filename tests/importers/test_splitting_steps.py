@@ -231,6 +231,15 @@ def test_random_numbers_are_drawn_in_the_order_of_the_step() -> None:
     assert wrong(Call(loss, (6,), (6,)), [numbers(4, 6), numbers(4, 6)]) == []
 
 
+def test_nothing_is_joined_that_nothing_reads() -> None:
+    """Likelihoods, which a call of several results reads part by part."""
+    step = Step(4)
+    graph, _, inputs = joint_of(step, step.arguments())
+    (loss, *_) = [choice for choice in choices(graph, inputs) if choice.name == "loss"]
+    joined = [node for node in divided(graph, loss, 2).nodes if node.target is torch.ops.aten.cat.default]
+    assert [node for node in joined if not node.users] == []
+
+
 def test_a_part_of_one_keeps_an_axis_that_is_squeezed() -> None:
     assert wrong(Call(lambda w, x: (x @ w).squeeze().square().mean(), (6, 1)), [numbers(4, 6)]) == []
     assert wrong(Call(lambda w, x: (x @ w).squeeze(0).square().mean(), (6, 5)), [numbers(2, 6)]) == []

@@ -41,7 +41,7 @@ class Stretch:
 
     def is_read_outside(self, node: fx.Node) -> bool:
         """Whether something that does not run in parts needs a result."""
-        return any(user not in self.shares for user in node.users)
+        return any(user not in self.shares and user not in self.ops for user in node.users)
 
 
 @dataclass(frozen=True, kw_only=True)
