@@ -23,13 +23,13 @@ def captured_step(model: Any, args: Sequence[Any], *, training: bool) -> Graph:
     return _step(trace_joint(model, args, {}, training=training, loss=None), type(model).__name__)
 
 
-def steps_in_parts(model: Any, args: Sequence[Any], counts: Sequence[int]) -> Iterator[tuple[str, int, Graph]]:
-    """The same of a training step with a stretch of ops in so many parts, with the stretch's name."""
+def steps_in_parts(model: Any, args: Sequence[Any]) -> Iterator[tuple[str, int, Graph]]:
+    """The same of a training step with a stretch of ops in parts: which one, in how many, and the graph."""
     traced = trace_joint(model, args, {}, training=True, loss=None)
     placeholders = traced.graph.find_nodes(op="placeholder")
     inputs = [node for node in placeholders if (traced.source_of(node.meta["desc"]) or ("", ""))[1] == "input"]
     for choice in choices(traced.graph, inputs):
-        for count in (each for each in counts if each <= choice.stretch.extent):
+        for count in choice.counts:
             parted = replace(traced, graph=divided(traced.graph, choice, count))
             yield choice.name, count, _step(parted, type(model).__name__)
 

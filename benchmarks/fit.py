@@ -63,8 +63,6 @@ from placewright.support.errors import InputError
 OUT = Path(__file__).parent / "results" / "fit"
 SHARES, SHARES_WITH_MOVES, SHARES_ON_SEVERAL = (0.5, 0.4, 0.3), (0.5, 0.4, 0.25), (0.7, 0.5, 0.3)
 DEVICE = "a100"
-#: Numbers of parts that are tried.
-COUNTS = (2, 4, 8)
 #: What share of the time for their bytes ops take that are fused, as in `placewright.fit`.
 FUSED_SHARE = 0.02
 #: On which settings were chosen; the table tells them from the others.
@@ -216,7 +214,7 @@ def rows_in_parts(name: str) -> Iterator[Row]:
     machine = load_machine(DEVICE)
     whole = make_problem(captured_step(model, arguments, training=True), machine)
     once = measure(whole, in_order(whole))
-    parted = [(stretch, make_problem(graph, machine)) for stretch, _, graph in steps_in_parts(model, arguments, COUNTS)]
+    parted = [(stretch, make_problem(graph, machine)) for stretch, _, graph in steps_in_parts(model, arguments)]
     for share in SHARES:
         limit, began = int(share * once.peak_memory_bytes), time.perf_counter()
         tried = [("", whole)]

@@ -17,8 +17,6 @@ from placewright.plans.record import Plan
 from placewright.support.quantities import format_bytes, format_time_ns
 
 _LOGGER = logging.getLogger(__name__)
-#: Numbers of parts that are tried.
-_COUNTS = (2, 4, 8)
 #: How much less time than the step as it is a split takes at least, to be taken where both keep the limit.
 _GAIN = 0.005
 
@@ -57,9 +55,7 @@ def _in_parts(
     planned: Callable[[Graph], Plan],
 ) -> Iterator[tuple[fx.GraphModule, Plan]]:
     """More and more parts, until nothing has to run again."""
-    for count in _COUNTS:
-        if count > choice.stretch.extent:
-            return
+    for count in choice.counts:
         module = fx.GraphModule(joint, divided(graph, choice, count))
         plan = planned(read(module))
         peak, time = format_bytes(plan.peak_bytes[0]), format_time_ns(plan.step_time_ns)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +111,6 @@ def graphs_in_parts(
     *,
     optimizer: Optimizer = "adam",
     loss: Callable[[Any], Any] | None = None,
-    counts: Sequence[int] = (2, 4, 8),
 ) -> Iterator[tuple[str, int, Graph]]:
     """Captures a training step once, and gives it with a stretch of ops in parts: which one, how many, and the graph.
 
@@ -126,7 +125,7 @@ def graphs_in_parts(
     placeholders = traced.graph.find_nodes(op="placeholder")
     inputs = [node for node in placeholders if (traced.source_of(node.meta["desc"]) or ("", ""))[1] == "input"]
     for choice in choices(traced.graph, inputs):
-        for count in (each for each in counts if each <= choice.stretch.extent):
+        for count in choice.counts:
             captured = capture(replace(traced, graph=divided(traced.graph, choice, count)))
             graph, _ = translate(captured, _name_of(model), optimizer, copies=False)
             yield choice.name, count, graph

@@ -19,6 +19,8 @@ from placewright.importers.torch.splitting.stretch import Borders, Stretch, stre
 
 #: Of what share of the largest tensor's bytes others are along which its stretch grows.
 _LARGE = 0.5
+#: Numbers of parts, and how many ops all parts of a stretch have at the most.
+_COUNTS, _MOST_OPS = (2, 4, 8), 6000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +32,12 @@ class Choice:
 
     name: str
     stretch: Stretch
+
+    @property
+    def counts(self) -> list[int]:
+        """Numbers of parts worth trying: more make more ops than can be planned in seconds."""
+        most = min(self.stretch.extent, _MOST_OPS // len(self.stretch.ops))
+        return [count for count in _COUNTS if count <= most]
 
 
 def choices(graph: fx.Graph, inputs: Collection[fx.Node]) -> Iterator[Choice]:
