@@ -7,6 +7,8 @@ from torch import nn
 
 import placewright
 from placewright.execution.pytorch.memory import allocated_peak
+from placewright.importers.torch.front import trace_joint
+from placewright.importers.torch.splitting.choices import choices
 from placewright.support.errors import InputError
 
 CLASSES, ROWS, LIMIT = 2000, 64, 1_100_000
@@ -80,3 +82,13 @@ def test_inductor_keeps_the_limit_in_parts() -> None:
     assert held(model) + allocated_peak(step) <= LIMIT
     (plain(*given()) * 0.3).backward()
     assert_equal_but_for_last_bits(model, plain)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_gradients_that_could_be_too_small_for_a_gradient_of_one_stay_whole(dtype: torch.dtype) -> None:
+    # With a loss scaled by 65,536 a gradient of 1e-9 is there in float16, and without it is 0.
+    model = Classifier().to(dtype)
+    rows, classes = given()
+    graph = trace_joint(model, (rows.to(dtype), classes), {}, training=True, loss=None).graph
+    rows_read = [node for node in graph.find_nodes(op="placeholder") if node.meta["val"].shape == rows.shape]
+    assert bool(list(choices(graph, rows_read))) == (dtype == torch.bfloat16)

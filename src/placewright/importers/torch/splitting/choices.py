@@ -13,7 +13,7 @@ from torch import fx
 from torch._functorch._aot_autograd import descriptors
 
 from placewright.importers.source_lines import module_of
-from placewright.importers.torch.splitting.losses import constants_of_nothing, means_as_sums, without_needless_views
+from placewright.importers.torch.splitting.preparation import prepare
 from placewright.importers.torch.splitting.rewrite import in_parts
 from placewright.importers.torch.splitting.stretch import Borders, Stretch, stretch_from
 
@@ -45,9 +45,7 @@ def choices(graph: fx.Graph, inputs: Collection[fx.Node]) -> Iterator[Choice]:
 
     inputs: placeholders of what the step is called with, other than parameters.
     """
-    without_needless_views(graph)
-    constants_of_nothing(graph)
-    means_as_sums(graph)
+    prepare(graph)
     borders = borders_of(graph)
     known: list[Stretch] = []
     for name, seed, axis, least in _seeds(graph, inputs):

@@ -329,6 +329,8 @@ _FACTORS = {
     "_softmax_backward_data.default": ("grad_output",),
     "_log_softmax_backward_data.default": ("grad_output",),
 }
+#: In float16 gradients for a gradient of 1 may be too small, where those for the scaled one are not.
+_LINEAR_DTYPES = (torch.bfloat16, torch.float32, torch.float64)
 #: Ops that are linear in all of these arguments together.
 _TERMS = {
     "add.Tensor": ("self", "other"),
@@ -355,7 +357,7 @@ def linear_in(graph: fx.Graph, starts: Collection[fx.Node]) -> set[fx.Node]:
 
 def _is_linear(node: fx.Node, reached: Collection[fx.Node], linear: Collection[fx.Node]) -> bool:
     name = node.target.__name__
-    if name == "view.dtype" or not all(each.dtype.is_floating_point for each in _made(node)):
+    if name == "view.dtype" or not all(each.dtype in _LINEAR_DTYPES for each in _made(node)):
         return False
     depends = {
         argument: leaves

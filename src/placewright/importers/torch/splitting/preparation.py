@@ -1,4 +1,4 @@
-"""A captured step as parts of it can be found: means of losses as sums that are divided, and no needless views.
+"""A captured step made ready for stretches to be found in it, which computes the same but for last bits.
 
 Imported only where torch is known to be present.
 """
@@ -16,12 +16,17 @@ from placewright.importers.torch.attributes import arguments_of
 _ATEN = torch.ops.aten
 _LIKELIHOODS = (_ATEN.nll_loss_forward.default, _ATEN.nll_loss2d_forward.default)
 _SUM = 2
-
-
 _VIEWS = frozenset({"view.default", "_unsafe_view.default", "reshape.default", "detach.default", "alias.default"})
 
 
-def without_needless_views(graph: fx.Graph) -> None:
+def prepare(graph: fx.Graph) -> None:
+    """Changes a joint graph so that stretches can be found: fewer views, constants by themselves, means as sums."""
+    _read_through_views(graph)
+    _make_constants_alone(graph)
+    _divide_sums(graph)
+
+
+def _read_through_views(graph: fx.Graph) -> None:
     """Has ops read a tensor itself instead of a view of views that shows it as it is.
 
     Rows that are merged, divided into samples and merged again have an axis of samples on the way, which is shorter.
@@ -52,7 +57,7 @@ def _drop_unread_views(graph: fx.Graph) -> None:
             graph.erase_node(node)
 
 
-def constants_of_nothing(graph: fx.Graph) -> None:
+def _make_constants_alone(graph: fx.Graph) -> None:
     """Has tensors of one number be made without the tensor that only says their dtype and device."""
     for target, number in ((_ATEN.new_zeros.default, 0), (_ATEN.new_ones.default, 1)):
         for node in graph.find_nodes(op="call_function", target=target):
@@ -64,17 +69,21 @@ def constants_of_nothing(graph: fx.Graph) -> None:
             graph.erase_node(node)
 
 
-def means_as_sums(graph: fx.Graph) -> None:
-    """Changes means over rows to sums of rows, divided by how many count.
+def _divide_sums(graph: fx.Graph) -> None:
+    """Changes means to sums that are divided by how many elements or rows count.
 
     A mean of log-likelihoods divides by the number of targets that are not ignored, which is known before the rows are.
+    A sum in float16 could be too large where the mean is not.
     """
     for target in _LIKELIHOODS:
         for node in graph.find_nodes(op="call_function", target=target):
             arguments = arguments_of(node)
-            if arguments["reduction"] == 1 and arguments["weight"] is None:
+            is_mean = arguments["reduction"] == 1 and arguments["weight"] is None
+            if is_mean and arguments["self"].meta["val"].dtype != torch.float16:
                 _change(graph, node, arguments)
     for node in graph.find_nodes(op="call_function", target=_ATEN.mean.default):
+        if node.meta["val"].dtype == torch.float16:
+            continue
         with graph.inserting_before(node):
             total = _call(node, _ATEN.sum.default, node.args[0], **node.kwargs)
             mean = _call(node, _ATEN.div.Scalar, total, node.args[0].meta["val"].numel())
