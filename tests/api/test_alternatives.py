@@ -234,7 +234,7 @@ def test_a_loss_over_a_vocabulary_is_told_to_be_taken_in_chunks() -> None:
             return torch.nn.functional.cross_entropy(self.head(self.table(ids)), ids)
 
     facts = found("1GiB", Words(), args=(torch.randint(5000, (512,)),), time_limit=1e-6)
-    assert "the loss whole; lower it by computing the loss in chunks" in floor_words(facts.floors[0])
+    assert "the loss whole; lower it by computing the loss in parts" in floor_words(facts.floors[0])
 
 
 def test_where_nothing_fits_the_nearest_is_named() -> None:

@@ -283,7 +283,8 @@ class GraphPlanner:
             alone = make_plan(program.graph, first_device(devices.machine), measured=of_first, solver="input-order")
             found = self.wishes.given or plan_beside_one_device(graph, devices.machine, times, options)
             if self.wishes.given is None and found.status == "infeasible" and options.get("memory_limit") is not None:
-                raise InputError(f"{shortage_words(found)}{self._beside_words(others)}")
+                way_out = "; split=True may run ops in parts" if joint and self._may_split else ""
+                raise InputError(f"{shortage_words(found)}{self._beside_words(others)}{way_out}")
             plan = Plan.of(found)
             if self.wishes.given is None and self.limit is not None:
                 step = partial(TorchStep, program, workers=devices.workers, places=devices.places)
@@ -309,6 +310,11 @@ class GraphPlanner:
     def room_for(self, values: Sequence[Any]) -> int | None:
         """What is left of the limit for a graph that reads these tensors, in bytes; None where there is no limit."""
         return None if self.limit is None else max(0, self.limit - self.beside - sum(self._others_now(values)))
+
+    @property
+    def _may_split(self) -> bool:
+        """Whether splits were not tried and could be."""
+        return not self.wishes.split and self.devices.machine.num_devices == 1
 
     def _beside_words(self, others: _OfOthers) -> str:
         """What counts beside the graph, for a sentence that says what is missing."""

@@ -292,7 +292,7 @@ class SetupSearch:
     def _lowers(self, place: Place, least: int, *, is_loss: bool) -> Iterator[str]:
         """Ways that were tried whose least is less, and how much it is."""
         if is_loss:
-            yield "computing the loss in chunks"
+            yield "computing the loss in parts (split=True of placewright.fit)"
         found: dict[str, int] = {}
         for each in self.tried:
             way = each.way
