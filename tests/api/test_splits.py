@@ -70,6 +70,26 @@ def test_the_loss_is_scaled_as_the_loop_scales_it() -> None:
     assert_equal_but_for_last_bits(model, plain)
 
 
+def test_dropout_draws_what_the_module_draws() -> None:
+    class Dropping(Classifier):
+        def forward(self, rows: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+            return super().forward(nn.functional.dropout(rows, 0.5), classes)
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.Sequential(self.norm, nn.Dropout(0.3))
+
+    model, plain = Dropping(), Dropping()
+    with placewright.fit(model, given(), LIMIT, split=True, evaluations=20) as step:
+        torch.manual_seed(2)
+        loss = step(*given())
+    torch.manual_seed(2)
+    expected = plain(*given())
+    expected.backward()
+    torch.testing.assert_close(loss, expected.detach())
+    assert_equal_but_for_last_bits(model, plain)
+
+
 def test_inductor_keeps_the_limit_in_parts() -> None:
     model, plain = Classifier(), Classifier()
     fitted = placewright.fit(model, LIMIT, backend="inductor", split=True)

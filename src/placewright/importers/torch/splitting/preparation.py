@@ -58,7 +58,7 @@ def _drop_unread_views(graph: fx.Graph) -> None:
 
 
 def _make_constants_alone(graph: fx.Graph) -> None:
-    """Has tensors of one number be made without the tensor that only says their dtype and device."""
+    """Has tensors of one number, and those without numbers yet, be made without the tensor that says how they lie."""
     for target, number in ((_ATEN.new_zeros.default, 0), (_ATEN.new_ones.default, 1)):
         for node in graph.find_nodes(op="call_function", target=target):
             like = node.meta["val"]
@@ -67,6 +67,13 @@ def _make_constants_alone(graph: fx.Graph) -> None:
                 filled = _call(node, _ATEN.full.default, size, number, dtype=like.dtype, device=like.device)
             node.replace_all_uses_with(filled)
             graph.erase_node(node)
+    for node in graph.find_nodes(op="call_function", target=_ATEN.empty_like.default):
+        like = node.meta["val"]
+        with graph.inserting_before(node):
+            lying = {"dtype": like.dtype, "device": like.device}
+            blank = _call(node, _ATEN.empty_strided.default, list(like.shape), list(like.stride()), **lying)
+        node.replace_all_uses_with(blank)
+        graph.erase_node(node)
 
 
 def _divide_sums(graph: fx.Graph) -> None:

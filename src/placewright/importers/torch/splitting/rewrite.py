@@ -211,9 +211,8 @@ class _Rewriting:
         gradient = self.made[self.stretch.gradient]
         if gradient.meta["val"].dim():
             gradient = self._call(node, _ATEN.view.default, gradient, [])
-        scaled = self._call(node, _ATEN.mul.Tensor, self.joined[node], gradient)
-        scaled.meta[IN_PLACE] = True
-        return scaled
+        # What forward has saved for backward is not backward's to overwrite.
+        return self._call(node, _ATEN.mul.Tensor, self.joined[node], gradient)
 
     def _joined(self, node: fx.Node, pieces: list[fx.Node], axis: int) -> fx.Node:
         """Parts of a result as one tensor that lies as the result does."""

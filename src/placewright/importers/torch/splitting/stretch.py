@@ -55,33 +55,23 @@ class Borders:
     tangents: Collection[fx.Node] = ()
 
 
-def stretch_from(
-    seed: fx.Node, axis: int, least_bytes: int, borders: Borders, among: Collection[fx.Node] | None = None
-) -> Stretch | None:
+def stretch_from(seed: fx.Node, axis: int, least_bytes: int, borders: Borders) -> Stretch | None:
     """The stretch around a tensor that is divided along an axis; None where there is none.
 
     It grows along tensors of `least_bytes` at least, and what stands between two of its ops belongs to it where it can.
     Where the loss alone has a gradient, forward and backward can share a stretch: gradients are linear in it, so they
-    are computed for 1 and scaled. among: ops that may belong to it; by default all.
+    are computed for 1 and scaled.
     """
-    return _Growth(seed, axis, least_bytes, borders, among).found()
+    return _Growth(seed, axis, least_bytes, borders).found()
 
 
 class _Growth:
-    def __init__(
-        self,
-        seed: fx.Node,
-        axis: int,
-        least_bytes: int,
-        borders: Borders,
-        among: Collection[fx.Node] | None,
-    ) -> None:
+    def __init__(self, seed: fx.Node, axis: int, least_bytes: int, borders: Borders) -> None:
         self.graph = seed.graph
         self.extent = int(seed.meta["val"].shape[axis])
         self.least_bytes = least_bytes
         self.seed = seed
         self.axis = axis
-        self.among = among
         self.results = set(borders.results)
         self.tangents = list(borders.tangents)
         self.late = reached_from(self.graph, borders.tangents)
@@ -180,8 +170,6 @@ class _Growth:
     def _add(self, call: fx.Node) -> bool:
         """Adds an op by the first rule that suits what is there."""
         if call.op != "call_function" or call in self.ops or call in self.dropped:
-            return False
-        if self.among is not None and call not in self.among:
             return False
         rule = next((rule for rule in rules(call) if self._suits(call, rule)), None)
         if rule is None:
