@@ -268,6 +268,14 @@ def _stacked(op: _Op) -> Iterator[Rule]:
             yield Rule(axes={"tensors": axis - (axis > worked)}, results=(axis,))
 
 
+def _apart_from_dims(op: _Op) -> Iterator[Rule]:
+    """Axes that are not among several along which the op works; without any it works along all of them."""
+    worked = {each % len(op.shape) for each in op["dims"]}
+    for axis in range(len(op.shape)) if worked else ():
+        if axis not in worked:
+            yield Rule(axes={"self": axis}, results=(axis,))
+
+
 def _reduced(*, adds: bool) -> Callable[[_Op], Iterator[Rule]]:
     """Axes that stay. adds: whether parts of the other axes are added up."""
 
@@ -508,11 +516,8 @@ _TABLE: dict[str, Callable[[_Op], Iterator[Rule]]] = {
     "constant_pad_nd.default": _padded,
     "cat.default": _joined,
     "stack.default": _stacked,
-    "flip.default": lambda op: (
-        Rule(axes={"self": axis}, results=(axis,))
-        for axis in range(len(op.shape))
-        if axis not in {each % len(op.shape) for each in op["dims"]}
-    ),
+    "flip.default": _apart_from_dims,
+    "roll.default": _apart_from_dims,
     "sum.default": _reduced(adds=True),
     "sum.dim_IntList": _reduced(adds=True),
     "mean.dim": _reduced(adds=False),
@@ -526,6 +531,7 @@ _TABLE: dict[str, Callable[[_Op], Iterator[Rule]]] = {
     "logsumexp.default": _reduced(adds=False),
     "any.dim": _reduced(adds=False),
     "cumsum.default": _others(),
+    "_safe_softmax.default": _others(),
     "_softmax.default": _others(),
     "_log_softmax.default": _others(),
     "_softmax_backward_data.default": _along_all("grad_output", "output"),

@@ -311,6 +311,7 @@ _FACTORS = {
     "reshape.default": ("self",),
     "index_select.default": ("self",),
     "flip.default": ("self",),
+    "roll.default": ("self",),
     "pixel_shuffle.default": ("self",),
     "pixel_unshuffle.default": ("self",),
     "native_dropout_backward.default": ("grad_output",),
@@ -365,7 +366,7 @@ def _is_linear(node: fx.Node, reached: Collection[fx.Node], linear: Collection[f
         return "condition" not in depends and all(
             arguments[each] in linear or _is_zero(arguments[each]) for each in ("self", "other")
         )
-    if name == "masked_fill.Scalar":
+    if name in ("masked_fill.Scalar", "constant_pad_nd.default"):
         return set(depends) == {"self"} and arguments["value"] == 0
     if len(depends) != 1:
         return False
