@@ -82,7 +82,7 @@ def test_loops_with_accumulation_validation_and_a_last_batch_train_as_in_eager(k
                 each.train()
     assert_close(model, reference)
     assert call.graphs[0].plan.reruns
-    assert len(call.graphs) == 2, "the last batch is planned for itself"
+    assert call.peak_bytes <= LIMIT
     assert all(graph.peak_bytes <= LIMIT for graph in call.graphs)
 
 

@@ -92,8 +92,9 @@ def test_no_topology_of_the_zoo_stands_in_it_twice(zoo: dict[str, GraphSet]) -> 
 
 
 # Networks of transformers have other masks since Dynamo captures them; the sets keep those that they were made with.
-@pytest.mark.parametrize("label", ["all_cnn-training", "two_towers-inference", "wide_and_deep-inference"])
+@pytest.mark.parametrize("label", ["all_cnn-training", "two_towers-inference", "vae-inference"])
 def test_a_network_captured_again_is_the_committed_graph(label: str) -> None:
+    # Sets keep the op times of their capture; those of embeddings have changed since, whose places count whole now.
     from placewright.lab.datasets.zoo.capture import capture_network
     from placewright.lab.datasets.zoo.catalogue import all_networks
 
