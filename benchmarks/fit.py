@@ -86,8 +86,8 @@ NETWORKS = (
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One network under one limit. extra, least: of the time without a limit, the plan's and the proven least; None
-    where nothing fits, as proven or as far as was found. floor: the least share of the peak that is not ruled out.
-    once: on several devices, the same as extra where each op runs once."""
+    where nothing fits, as proven or as far as was found, and where nothing is proven. floor: the least share of the
+    peak that is not ruled out. once: on several devices, the same as extra where each op runs once."""
 
     network: str
     share: float
@@ -233,7 +233,7 @@ def rows_in_parts(name: str) -> Iterator[Row]:
             share=share,
             num_ops=problem.core.num_ops,
             extra=None if over else time_ns / once.step_time_ns - 1,
-            least=None if over else 0.0,
+            least=None,
             floor=min(least_limit(each)[0] for _, each in [("", whole), *parted]) / once.peak_memory_bytes,
             is_proven_impossible=False,
             num_reruns=num_reruns,
@@ -285,18 +285,20 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
 
 def _mean(rows: Sequence[Row]) -> str:
     """Over those that fit."""
-    fitting = [(row.extra, row.least) for row in rows if row.extra is not None and row.least is not None]
-    if not fitting:
+    extras = [row.extra for row in rows if row.extra is not None]
+    if not extras:
         return ""
-    extra, least = (statistics.mean(values) for values in zip(*fitting, strict=True))
-    return f"+{extra:.1%} (at least +{least:.1%}), {len(fitting)} networks"
+    proven = [row.least for row in rows if row.least is not None]
+    least = f" (at least +{statistics.mean(proven):.1%})" if proven else ""
+    return f"+{statistics.mean(extras):.1%}{least}, {len(extras)} networks"
 
 
 def _cell(row: Row) -> str:
-    if row.extra is None or row.least is None:
+    if row.extra is None:
         return f"impossible below {row.floor:.0%}" if row.is_proven_impossible else f"not found (floor {row.floor:.0%})"
     ways = f"{row.num_reruns} and {row.num_moves}" if row.num_moves else f"{row.num_reruns}"
-    return f"+{row.extra:.1%} (at least +{row.least:.1%}, {ways})"
+    least = "" if row.least is None else f"at least +{row.least:.1%}, "
+    return f"+{row.extra:.1%} ({least}{ways})"
 
 
 def parser() -> argparse.ArgumentParser:

@@ -83,7 +83,7 @@ class Frontier:
     peak_bytes, step_time_ns
         Of the captured order with everything kept.
     least_possible_bytes, least_possible_op
-        No plan fits into less (proven), since this op needs that much while it runs.
+        No plan of whole ops fits into less (proven), since this op needs that much while it runs.
     least_found_bytes
         The smallest limit for which a plan was found.
     points
@@ -107,3 +107,9 @@ class Frontier:
     points: tuple[FrontierPoint, ...]
     rivals: tuple[Rival, ...]
     seed: int
+
+    @property
+    def least_in_parts(self) -> Rival | None:
+        """The step in parts that needs least, where that is less than any plan of whole ops needs; else None."""
+        parted = (each for each in self.rivals if each.parts > 1 and each.peak_bytes < self.least_possible_bytes)
+        return min(parted, key=lambda each: each.peak_bytes, default=None)

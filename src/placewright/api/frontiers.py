@@ -367,7 +367,7 @@ def _in_parts(model: Any, args: Any, kwargs: Mapping[str, Any], problem: Problem
     from placewright.importers.torch.module import graphs_in_parts
 
     least = measure(problem, in_order(problem)).peak_memory_bytes
-    for name, parts, graph in graphs_in_parts(model, args, kwargs):
+    for name, parts, graph in graphs_in_parts(model, args, kwargs, "adam"):
         whole = replace(make_problem(graph, problem.machine), memory_limits_bytes=(None,))
         metrics = measure(whole, in_order(whole))
         if metrics.peak_memory_bytes < least:

@@ -74,6 +74,8 @@ def _heading(found: Frontier) -> Markup:
 def _figures(found: Frontier) -> Markup:
     smallest = found.points[0]
     needs = f"'{found.least_possible_op}' needs that much while it runs, whatever runs again."
+    if (parted := found.least_in_parts) is not None:
+        needs += f" That is as one op: the {parted.name} takes {format_bytes(parted.peak_bytes)}."
     share = f"{smallest.share:.0%} of the peak with everything kept"
     shown = [
         _answer(found),

@@ -38,11 +38,8 @@ def least_words(found: Frontier) -> str:
     else:
         smallest = format_bytes(found.least_found_bytes)
         words = f"smallest limit found: {smallest}; less than {least} is not possible (proven): '{op}' needs it"
-    parted = [each for each in found.rivals if each.parts > 1 and each.peak_bytes < found.least_possible_bytes]
-    if not parted:
-        return words
-    smallest_parted = min(parted, key=lambda each: each.peak_bytes)
-    return f"{words} with each op whole; with the {smallest_parted.name}: {format_bytes(smallest_parted.peak_bytes)}"
+    parted = found.least_in_parts
+    return words if parted is None else f"{words} whole; the {parted.name} takes {format_bytes(parted.peak_bytes)}"
 
 
 def _points(found: Frontier) -> Iterator[list[str]]:

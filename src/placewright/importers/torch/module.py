@@ -105,12 +105,7 @@ def captured_graph(
 
 
 def graphs_in_parts(
-    model: nn.Module,
-    args: Any,
-    kwargs: Mapping[str, Any],
-    *,
-    optimizer: Optimizer = "adam",
-    loss: Callable[[Any], Any] | None = None,
+    model: nn.Module, args: Any, kwargs: Mapping[str, Any], optimizer: Optimizer
 ) -> Iterator[tuple[str, int, Graph]]:
     """Captures a training step once, and gives it with a stretch of ops in parts: which one, how many, and the graph.
 
@@ -121,7 +116,7 @@ def graphs_in_parts(
     from placewright.importers.torch.graph import translate
     from placewright.importers.torch.splitting.choices import choices, divided
 
-    traced = trace_joint(model, positional(args), kwargs, training=True, loss=loss)
+    traced = trace_joint(model, positional(args), kwargs, training=True, loss=None)
     placeholders = traced.graph.find_nodes(op="placeholder")
     inputs = [node for node in placeholders if (traced.source_of(node.meta["desc"]) or ("", ""))[1] == "input"]
     for choice in choices(traced.graph, inputs):

@@ -196,20 +196,12 @@ def _squeezed(op: _Op) -> Iterator[Rule]:
             yield Rule(axes={"self": own}, results=(axis,))
 
 
-def _others(axis_name: str = "dim", extents: str | None = None, of: str = "self") -> Callable[[_Op], Iterator[Rule]]:
-    """Every axis but the one along which the op works; each result has the same axes.
-
-    extents: the argument that is the shape of the result.
-    """
-
-    def found(op: _Op) -> Iterator[Rule]:
-        worked = op.axis(axis_name, of)
-        for axis, extent in enumerate(op.shape_of(of)):
-            if axis != worked and extent > 1:
-                sizes: dict[str, int | None] = {} if extents is None else {extents: axis}
-                yield Rule(axes={of: axis}, results=(axis,) * len(op.made), extents=sizes)
-
-    return found
+def _others(op: _Op) -> Iterator[Rule]:
+    """Every axis but the one along which the op works; each result has the same axes."""
+    worked = op.axis("dim")
+    for axis, extent in enumerate(op.shape_of("self")):
+        if axis != worked and extent > 1:
+            yield Rule(axes={"self": axis}, results=(axis,) * len(op.made))
 
 
 def _along_all(*names: str) -> Callable[[_Op], Iterator[Rule]]:
@@ -447,25 +439,19 @@ def _loss_backward(op: _Op) -> Iterator[Rule]:
     yield Rule(axes=axes, results=(0,))
 
 
-def _distance(op: _Op) -> Iterator[Rule]:
-    """Losses of elements, as they are or added up."""
-    shape = op.shape_of("self")
-    if shape != op.shape_of("target") or op["reduction"] == 1 or op.arguments.get("weight") is not None:
-        return
-    for axis, extent in enumerate(shape):
-        if extent > 1:
-            axes = {"self": axis, "target": axis}
-            yield Rule(axes=axes, results=(axis if op["reduction"] == 0 else "sum",))
+def _distance(*, backward: bool) -> Callable[[_Op], Iterator[Rule]]:
+    """Losses of elements, as they are or added up, or the gradients of such."""
 
+    def found(op: _Op) -> Iterator[Rule]:
+        shape, is_apart = op.shape_of("self"), op["reduction"] == 0
+        if shape != op.shape_of("target") or op["reduction"] == 1 or op.arguments.get("weight") is not None:
+            return
+        for axis, extent in enumerate(shape):
+            if extent > 1:
+                axes = {"self": axis, "target": axis} | ({"grad_output": axis} if backward and is_apart else {})
+                yield Rule(axes=axes, results=(axis if backward or is_apart else "sum",))
 
-def _distance_backward(op: _Op) -> Iterator[Rule]:
-    shape = op.shape_of("self")
-    if shape != op.shape_of("target") or op["reduction"] == 1 or op.arguments.get("weight") is not None:
-        return
-    for axis, extent in enumerate(shape):
-        if extent > 1:
-            axes = {"self": axis, "target": axis} | ({"grad_output": axis} if op["reduction"] == 0 else {})
-            yield Rule(axes=axes, results=(axis,))
+    return found
 
 
 #: Ops of elements that PyTorch does not call pointwise.
@@ -506,11 +492,11 @@ _TABLE: dict[str, Callable[[_Op], Iterator[Rule]]] = {
     "squeeze.default": _squeezed,
     "squeeze.dim": _squeezed,
     "squeeze.dims": _squeezed,
-    "slice.Tensor": _others(),
+    "slice.Tensor": _others,
     "select.int": _selected,
     "unbind.int": _selected,
-    "split.Tensor": _others(),
-    "split_with_sizes.default": _others(),
+    "split.Tensor": _others,
+    "split_with_sizes.default": _others,
     "slice_backward.default": _slice_backward,
     "select_backward.default": _select_backward,
     "constant_pad_nd.default": _padded,
@@ -530,13 +516,13 @@ _TABLE: dict[str, Callable[[_Op], Iterator[Rule]]] = {
     "var_mean.correction": lambda op: _reduced(adds=False)(op) if op["dim"] else iter(()),
     "logsumexp.default": _reduced(adds=False),
     "any.dim": _reduced(adds=False),
-    "cumsum.default": _others(),
-    "_safe_softmax.default": _others(),
-    "_softmax.default": _others(),
-    "_log_softmax.default": _others(),
+    "cumsum.default": _others,
+    "_safe_softmax.default": _others,
+    "_softmax.default": _others,
+    "_log_softmax.default": _others,
     "_softmax_backward_data.default": _along_all("grad_output", "output"),
     "_log_softmax_backward_data.default": _along_all("grad_output", "output"),
-    "glu.default": _others(),
+    "glu.default": _others,
     "glu_backward.default": _along_all("grad_output", "self"),
     "mm.default": _product("self", "mat2", "ik", "kj", "ij"),
     "bmm.default": _product("self", "mat2", "bik", "bkj", "bij"),
@@ -585,12 +571,12 @@ _TABLE: dict[str, Callable[[_Op], Iterator[Rule]]] = {
     "nll_loss_backward.default": _loss_backward,
     "nll_loss2d_forward.default": _loss,
     "nll_loss2d_backward.default": _loss_backward,
-    "mse_loss.default": _distance,
-    "mse_loss_backward.default": _distance_backward,
-    "smooth_l1_loss.default": _distance,
-    "smooth_l1_loss_backward.default": _distance_backward,
-    "huber_loss.default": _distance,
-    "huber_loss_backward.default": _distance_backward,
-    "binary_cross_entropy.default": _distance,
-    "binary_cross_entropy_backward.default": _distance_backward,
+    "mse_loss.default": _distance(backward=False),
+    "mse_loss_backward.default": _distance(backward=True),
+    "smooth_l1_loss.default": _distance(backward=False),
+    "smooth_l1_loss_backward.default": _distance(backward=True),
+    "huber_loss.default": _distance(backward=False),
+    "huber_loss_backward.default": _distance(backward=True),
+    "binary_cross_entropy.default": _distance(backward=False),
+    "binary_cross_entropy_backward.default": _distance(backward=True),
 }  # fmt: skip

@@ -236,11 +236,9 @@ class _Growth:
             if waits or sources or (joins and node in self.late and node not in self.chain):
                 outside[node] = sources
         # What is of one part only cannot be read outside.
-        gone |= {node for node, share in self.shares.items() if share == "own" and self._is_read_outside(node)}
+        own = (node for node, share in self.shares.items() if share == "own")
+        gone |= {node for node in own if any(user not in self.ops for user in node.users)}
         return {call_of(node) for node in gone}
-
-    def _is_read_outside(self, node: fx.Node) -> bool:
-        return any(user not in self.ops for user in node.users)
 
     def _ancestors_if_few(self, nodes: Collection[fx.Node]) -> set[fx.Node]:
         """The ops of the stretch that these are computed from, if they make little of what it makes; none otherwise."""
