@@ -19,6 +19,7 @@ from placewright.api import setup_search
 from placewright.api.functions import as_machine
 from placewright.api.pass_captures import PassCaptures
 from placewright.api.training_setups import CONTEXT_BYTES
+from placewright.execution.pytorch.memory import allocated_peak
 from placewright.importers.forward_backward import training_step
 from placewright.lab.datasets.zoo.libraries import import_torchvision
 from placewright.problem import make_problem
@@ -224,17 +225,56 @@ def test_the_floor_says_what_it_is_made_of_and_what_lowers_it(roomy: Alternative
     assert f"while '{floor.op}' runs; lower it by batch " in words
 
 
+class Words(torch.nn.Module):  # type: ignore[name-defined]
+    """A vocabulary of 5,000, whose logits are most of what is held of 512 words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.head = torch.nn.Embedding(5000, 8), torch.nn.Linear(8, 5000)
+
+    def forward(self, ids: Any) -> Any:
+        return torch.nn.functional.cross_entropy(self.head(self.table(ids)), ids)
+
+
+@pytest.mark.parametrize("autocast", [None, "gpu"])
+def test_parts_of_other_batches_are_what_a_capture_of_them_would_have(autocast: str | None) -> None:
+    model = Words()
+    captures = PassCaptures(model, torch.randint(5000, (512,)), {})
+    captures.splits(64, "own", autocast)
+    derived = captures.in_parts(64, 0, 8, "own", autocast)
+    real = PassCaptures(model, torch.randint(5000, (64,)), {})
+    assert [split.name for split in real.splits(64, "own", autocast)] == ["loss"]
+    graph = real.in_parts(64, 0, 8, "own", autocast).graph
+    assert [op.name for op in derived.graph.ops] == [op.name for op in graph.ops]
+    sizes = [[(t.shape, t.size_bytes) for t in each.tensors] for each in (derived.graph, graph)]
+    assert sizes[0] == sizes[1]
+    with pytest.raises(InputError, match="a batch of 4 has no such parts"):
+        captures.in_parts(4, 0, 8, "own", autocast)
+
+
+def test_a_loss_in_parts_is_advised_where_it_is_what_fits() -> None:
+    # Logits take 512 * 5,000 * 4 bytes = 9.8 MiB, and three like them are there at once. Parameters, 8 * 5,000 * 2 +
+    # 5,000, gradients and states are 85,000 * 4 * 4 bytes = 1.3 MiB.
+    facts = found("8MiB", Words(), devices="cpu", args=torch.randint(5000, (512,)))
+    best = facts.setups[0]
+    assert best.fits
+    assert best.batch * best.accumulation >= 512
+    assert best.split.startswith("loss in ")
+    assert best.pass_words.startswith(f"planned: {best.split}")
+    assert "split=True" in best.code
+    model, ids = Words(), torch.randint(5000, (best.batch * best.accumulation,))
+    space = {"torch": torch, "placewright": placewright, "model": model, "batch": (ids,)}
+    exec(best.code, space)
+    start = best.code.index("step(*")
+    held = sum(each.nbytes for each in (*model.parameters(), ids)) + best.optimizer_bytes
+    again = compile(best.code[best.code.rindex("\n", 0, start) + 1 :], "advice", "exec")
+    model.zero_grad(set_to_none=True)
+    assert held + allocated_peak(lambda: exec(again, space)) <= best.limit_bytes
+
+
 def test_a_loss_over_a_vocabulary_is_told_to_be_taken_in_chunks() -> None:
-    class Words(torch.nn.Module):  # type: ignore[name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.table, self.head = torch.nn.Embedding(5000, 8), torch.nn.Linear(8, 5000)
-
-        def forward(self, ids: Any) -> Any:
-            return torch.nn.functional.cross_entropy(self.head(self.table(ids)), ids)
-
     facts = found("1GiB", Words(), args=(torch.randint(5000, (512,)),), time_limit=1e-6)
-    assert "the loss whole; lower it by computing the loss in parts" in floor_words(facts.floors[0])
+    assert "the loss whole; lower it by the loss in 16 parts (split=True): 2.81 MiB" in floor_words(facts.floors[0])
 
 
 def test_where_nothing_fits_the_nearest_is_named() -> None:

@@ -29,6 +29,7 @@ def setup(batch: int, peak: float, *, changes: str = "", reruns: int = 0) -> Tra
         optimizer="8-bit Adam" if changes else "AdamW",
         changes=changes,
         num_checkpointed=0,
+        split="",
         planned=reruns > 0,
         num_reruns=reruns,
         in_backward=False,

@@ -28,8 +28,10 @@ class TrainingSetup:
         (LoRA)"; empty where nothing is.
     num_checkpointed
         How many blocks are checkpointed.
+    split
+        Which ops run in parts, such as "loss in 8 parts"; empty where all run whole.
     planned
-        Whether a plan for the limit runs each pass: with ops that run again, or each op once in another order.
+        Whether a plan for the limit runs each pass: with ops in parts or run again, or each op once in another order.
     num_reruns
         How many ops run again in one pass.
     in_backward
@@ -67,6 +69,7 @@ class TrainingSetup:
     optimizer: str
     changes: str
     num_checkpointed: int
+    split: str
     planned: bool
     num_reruns: int
     in_backward: bool
@@ -101,8 +104,9 @@ class TrainingSetup:
         """What is done to a step so that it needs less; empty where nothing is."""
         found = [f"{self.num_checkpointed} blocks checkpointed"] if self.num_checkpointed else []
         if self.planned:
-            again = f"{counted(self.num_reruns, 'op')} run again" if self.num_reruns else "in another order"
-            found.append(f"planned: {again}")
+            again = [f"{counted(self.num_reruns, 'op')} run again"] if self.num_reruns else []
+            what = [self.split, *again] if self.split else again
+            found.append(f"planned: {', '.join(what) or 'in another order'}")
         found += ["steps in backward"] if self.in_backward else []
         return ", ".join([*found, *(["states at the host"] if self.offloaded else [])])
 

@@ -8,6 +8,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from placewright.importers import builder
@@ -21,6 +22,16 @@ from placewright.support.modules import described
 Trained = Literal["own", "bfloat16", "lora"]
 #: The rank of adapters, and which layers get them.
 LORA_RANK = 16
+#: The batch, what is trained, and the device whose rules of autocast there are.
+_Key = tuple[int, Trained, str | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """A stretch of ops that can run in parts: what it is called, and numbers of parts worth trying, from below."""
+
+    name: str
+    counts: list[int]
 
 
 def is_torch_module(model: Any) -> bool:
@@ -60,14 +71,17 @@ class PassCaptures:
         trained = {str(each.dtype).removeprefix("torch.") for each in model.parameters() if each.requires_grad}
         self.trained_dtypes = sorted(trained)
         self._models: dict[Trained, Any] = {"own": model}
-        self._captured: dict[tuple[int, Trained, str | None], ForwardBackward] = {}
-        self._derived: dict[tuple[int, Trained, str | None], ForwardBackward] = {}
+        self._traced: dict[_Key, Any] = {}
+        self._captured: dict[_Key, ForwardBackward] = {}
+        self._derived: dict[_Key, ForwardBackward] = {}
+        self._splits: dict[_Key, list[Any]] = {}
+        self._parted: dict[tuple[_Key, int, int], ForwardBackward] = {}
         self._warned: set[str] = set()
 
     def get(self, batch: int, trained: Trained = "own", autocast: str | None = None) -> ForwardBackward:
         """One of a batch. Raises InputError where PyTorch cannot trace it."""
         key = batch, trained, autocast
-        if batch == self.samples and trained == "own" and autocast is None:
+        if self._is_given(key):
             return self._capture(*key)
         if key not in self._derived:
             try:
@@ -77,10 +91,47 @@ class PassCaptures:
                 self._derived[key] = self._capture(*key)
         return self._derived[key]
 
+    def splits(self, batch: int, trained: Trained = "own", autocast: str | None = None) -> list[Split]:
+        """Stretches of ops that can run in parts there."""
+        key = self._traced_as(batch, trained, autocast)
+        if key not in self._splits:
+            from placewright.importers.torch.forward_backward import splits_of
+
+            with collection_paused():
+                self._splits[key] = splits_of(self._traced[key])
+        return [Split(name=each.name, counts=each.counts) for each in self._splits[key]]
+
+    def in_parts(
+        self, batch: int, split: int, num_parts: int, trained: Trained = "own", autocast: str | None = None
+    ) -> ForwardBackward:
+        """The same with one of the splits, by its number. Raises InputError where parts have no whole numbers of rows.
+
+        It has to have been asked which splits there are.
+        """
+        key = self._traced_as(batch, trained, autocast)
+        parted = (key, split, num_parts)
+        if parted not in self._parted:
+            from placewright.importers.torch.forward_backward import in_parts
+
+            name, choice = type(self.model).__name__, self._splits[key][split]
+            with collection_paused():
+                self._parted[parted] = in_parts(self._traced[key], name, choice, num_parts)
+        passes = self._parted[parted]
+        return passes if key[0] == batch else of_batch(passes, batch)
+
+    def _traced_as(self, batch: int, trained: Trained, autocast: str | None) -> _Key:
+        """What the passes of a batch are derived from."""
+        key, traced = (batch, trained, autocast), (TRACED_BATCH, trained, autocast)
+        self.get(*key)
+        return key if self._is_given(key) or traced not in self._captured else traced
+
+    def _is_given(self, key: _Key) -> bool:
+        return key == (self.samples, "own", None)
+
     def _capture(self, batch: int, trained: Trained, autocast: str | None) -> ForwardBackward:
         from torch.utils import _pytree as pytree
 
-        from placewright.importers.torch.forward_backward import forward_backward
+        from placewright.importers.torch.forward_backward import forward_backward, traced_pass
 
         key = batch, trained, autocast
         if key not in self._captured:
@@ -88,7 +139,9 @@ class PassCaptures:
             args, kwargs = pytree.tree_unflatten(leaves, self._structure)
             model = self._model(trained)
             with _each_warning_once(self._warned), collection_paused():
-                self._captured[key] = forward_backward(model, args, kwargs, loss=self._loss, autocast=autocast)
+                traced = traced_pass(model, args, kwargs, loss=self._loss, autocast=autocast)
+                self._captured[key] = forward_backward(traced, type(model).__name__)
+            self._traced[key] = traced
         return self._captured[key]
 
     def _model(self, trained: Trained) -> Any:

@@ -53,18 +53,22 @@ def plain_step(count: int) -> Iterator[str]:
     yield "optimizer.zero_grad()"
 
 
-def planned_step(count: int, limit: int, *, with_optimizer: bool) -> Iterator[str]:
-    """The same by `placewright.fit`. limit: in bytes. with_optimizer: whether the plan has its step in it."""
+def planned_step(count: int, limit: int, *, with_optimizer: bool, split: bool) -> Iterator[str]:
+    """The same by `placewright.fit`.
+
+    limit: in bytes. with_optimizer: whether the plan has its step in it. split: whether ops may run in parts.
+    """
+    in_parts = ", split=True" if split else ""
     if with_optimizer:
-        yield f"step = placewright.fit(model, batch, {limit}, optimizer=optimizer)"
+        yield f"step = placewright.fit(model, batch, {limit}, optimizer=optimizer{in_parts})"
         yield "step(*batch)"
         return
     if count == 1:
-        yield f"step = placewright.fit(model, batch, {limit})"
+        yield f"step = placewright.fit(model, batch, {limit}{in_parts})"
         yield "step(*batch)"
     else:
         yield f"first = tuple(each.chunk({count})[0] for each in batch)"
-        yield f"step = placewright.fit(model, first, {limit}, loss=lambda loss: loss / {count})"
+        yield f"step = placewright.fit(model, first, {limit}, loss=lambda loss: loss / {count}{in_parts})"
         yield _parts(count)
         yield "    step(*part)"
     yield "optimizer.step()"

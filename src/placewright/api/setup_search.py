@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from placewright.analysis.alternatives import Alternatives, Floor, TrainingSetup, ranked
 from placewright.analysis.basis import basis_words
 from placewright.api.pass_captures import PassCaptures, Trained, can_have_adapters
-from placewright.api.setup_ways import CHANGES, Place, Runs, Way, resident, setup, without_a_plan
+from placewright.api.setup_ways import CHANGES, Place, Runs, Way, resident, rules_of, setup, without_a_plan
 from placewright.bounds import least_limit
 from placewright.costs import count_sources
 from placewright.costs.estimate import TimeSources
@@ -41,6 +41,8 @@ _FEWER, _MORE = (2, 4), (2, 4)
 _MOST_PLANS = 4
 #: How many ways are told that need less at least.
 _MOST_LOWERED = 2
+#: What share of time is not worth a search.
+_LITTLE = 0.005
 #: What share of memory is worth another way to step.
 _WORTH = 0.01
 
@@ -180,7 +182,7 @@ class SetupSearch:
 
     def _ways(self, trained: Trained, *, autocast: bool, batches: Sequence[tuple[int, int]]) -> Iterator[Way]:
         for place in self.places:
-            rules = ("cpu" if place.is_cpu else "gpu") if autocast else None
+            rules = rules_of(place, autocast=autocast)
             for batch, count in batches:
                 yield Way(
                     place=place,
@@ -224,8 +226,7 @@ class SetupSearch:
                     self.left_out.append(f"a plan of {each.setup.words}: there was no time for it")
                     break
                 self.planned.append(each)
-                if (runs := self._planned(each.way)) is not None:
-                    self.setups.append(setup(each.way, place.fused, runs, each.metrics))
+                self.setups += self._planned(each)
 
     def _best_time(self, place: Place) -> float:
         """Of what fits there and trains the same."""
@@ -236,7 +237,41 @@ class SetupSearch:
         )
         return min(times, default=float("inf"))
 
-    def _planned(self, way: Way) -> Runs | None:
+    def _planned(self, tried: _Tried) -> Iterator[TrainingSetup]:
+        """Plans of a way that does not fit: with ops in parts, and where that is not enough with ops that run again."""
+        fused = tried.way.place.fused
+        found = self._in_parts(tried)
+        if found is not None and found.setup.fits:
+            yield found.setup
+            if found.setup.time_per_sample_ns < (1 + _LITTLE) * tried.setup.time_per_sample_ns:
+                return
+        for each in (tried, found) if found is not None and not found.setup.fits else (tried,):
+            if (runs := self._searched(each.way)) is not None:
+                yield setup(each.way, fused, runs, each.metrics)
+
+    def _in_parts(self, tried: _Tried) -> _Tried | None:
+        """The fastest with ops in parts that fits; else what needs least; None where nothing needs less than whole."""
+        way, least = tried.way, (1 - _WORTH) * tried.setup.peak_bytes
+        found: list[_Tried] = []
+        for number, split in enumerate(self.captures.splits(way.batch, way.trained, way.rules)):
+            # Where most parts do not fit, fewer hardly do.
+            for count in (*split.counts[-1:], *split.counts[:-1]):
+                try:
+                    passes = self.captures.in_parts(way.batch, number, count, way.trained, way.rules)
+                except InputError:
+                    continue
+                parted = replace(way, for_plans=passes, split=f"{split.name} in {count} parts")
+                problem = parted.problem(passes, way.place.fused)
+                metrics = measure(problem, in_order(problem))
+                runs = Runs(graph=problem.graph, metrics=metrics, is_planned=True)
+                one = setup(parted, way.place.fused, runs, metrics)
+                found.append(_Tried(way=parted, metrics=metrics, setup=one))
+                if one.fits != (count == split.counts[-1]):
+                    break
+        worth = (each for each in found if each.setup.fits or each.setup.peak_bytes < least)
+        return min(worth, key=lambda each: _nearest(each.setup), default=None)
+
+    def _searched(self, way: Way) -> Runs | None:
         """The last pass with ops that run again, or in another order.
 
         Nothing is moved to the host, since `fit` moves nothing in a training step. None where the search finds nothing
@@ -286,14 +321,17 @@ class SetupSearch:
             needed_bytes=least - states - parameters,
             op=name,
             kind=op.kind,
-            lowered_by=tuple(self._lowers(place, least, is_loss="log_softmax" in name)),
+            lowered_by=tuple(self._lowers(own, least, is_loss="log_softmax" in name)),
         )
 
-    def _lowers(self, place: Place, least: int, *, is_loss: bool) -> Iterator[str]:
+    def _lowers(self, own: Way, least: int, *, is_loss: bool) -> Iterator[str]:
         """Ways that were tried whose least is less, and how much it is."""
-        if is_loss:
-            yield "computing the loss in parts (split=True of placewright.fit)"
+        place = own.place
         found: dict[str, int] = {}
+        for number, split in enumerate(self.captures.splits(self.captures.samples) if is_loss else ()):
+            passes = self.captures.in_parts(self.captures.samples, number, split.counts[-1])
+            size = least_limit(replace(own, for_plans=passes).problem(passes, place.fused))[0]
+            found[f"the {split.name} in {split.counts[-1]} parts (split=True)"] = size
         for each in self.tried:
             way = each.way
             if way.place is place and way.batch * way.accumulation == self.captures.samples:
@@ -301,3 +339,8 @@ class SetupSearch:
                 found[each.setup.words] = size
         fewest = sorted((size, words) for words, size in found.items() if size < least)
         yield from (f"{words}: {format_bytes(size)}" for size, words in fewest[:_MOST_LOWERED])
+
+
+def _nearest(setup: TrainingSetup) -> tuple[int, float]:
+    """Bytes over the limit, then the time of a sample."""
+    return max(0, setup.peak_bytes - setup.limit_bytes), setup.time_per_sample_ns

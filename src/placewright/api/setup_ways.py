@@ -65,7 +65,10 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Way:
-    """What is common to setups of one capture. for_plans: the passes as plans hold them."""
+    """What is common to setups of one capture.
+
+    for_plans: the passes as plans hold them. split: what runs in parts of it, such as "loss in 8 parts".
+    """
 
     place: Place
     for_plans: ForwardBackward
@@ -74,6 +77,7 @@ class Way:
     accumulation: int
     dtype: str
     autocast: bool
+    split: str = ""
 
     @cached_property
     def passes(self) -> ForwardBackward:
@@ -101,11 +105,14 @@ class Way:
         return (self.accumulation - 1) * sum(tensor.size_bytes for tensor in given)
 
     @property
+    def rules(self) -> str | None:
+        """Whose rules of autocast its capture has."""
+        return rules_of(self.place, autocast=self.autocast)
+
+    @property
     def autocast_on(self) -> str:
-        """The device whose rules autocast has; empty without."""
-        if not self.autocast:
-            return ""
-        return "cpu" if self.place.is_cpu else "cuda"
+        """What `torch.autocast` calls the device; empty without."""
+        return {None: "", "cpu": "cpu", "gpu": "cuda"}[self.rules]
 
     def problem(self, passes: ForwardBackward, optimizer: OwnOptimizer) -> Problem:
         """Of its last pass with the optimizer."""
@@ -151,6 +158,13 @@ class Way:
         return sum(link.transfer_time_ns(size) for link in (host.there[0], host.back[0]) for size in states)
 
 
+def rules_of(place: Place, *, autocast: bool) -> str | None:
+    """The device whose rules of autocast a capture for the place has; None without autocast."""
+    if not autocast:
+        return None
+    return "cpu" if place.is_cpu else "gpu"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Runs:
     """A last pass as it runs. graph: with each run as an op, in order. blocks: that are checkpointed, by module."""
@@ -187,6 +201,7 @@ def setup(way: Way, optimizer: OwnOptimizer, runs: Runs, plain: Metrics) -> Trai
         optimizer=optimizer.name,
         changes=", ".join(filter(None, (CHANGES[way.trained], optimizer.changes))),
         num_checkpointed=len(runs.blocks),
+        split=way.split,
         planned=runs.is_planned,
         num_reruns=runs.num_reruns,
         in_backward=optimizer.in_backward,
@@ -205,13 +220,14 @@ def setup(way: Way, optimizer: OwnOptimizer, runs: Runs, plain: Metrics) -> Trai
 def _code(way: Way, optimizer: OwnOptimizer, runs: Runs, without_states: int) -> Iterator[str]:
     yield f"# a batch of {counted(way.batch * way.accumulation, 'sample')}"
     yield from prepared(way.trained, runs.blocks, way.autocast_on, optimizer)
+    is_split = bool(way.split)
     if not runs.is_planned:
         yield from plain_step(way.accumulation)
     elif way.accumulation == 1:
-        yield from planned_step(1, way.place.limit_bytes, with_optimizer=True)
+        yield from planned_step(1, way.place.limit_bytes, with_optimizer=True, split=is_split)
     else:
         # The states of an optimizer that steps outside of the plan come on top of what `fit` counts.
-        yield from planned_step(way.accumulation, without_states, with_optimizer=False)
+        yield from planned_step(way.accumulation, without_states, with_optimizer=False, split=is_split)
 
 
 def _held(runs: Runs, way: Way, peak: int) -> dict[str, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,16 +11,20 @@ from placewright.importers.builder import tensor_bytes
 from placewright.importers.forward_backward import ForwardBackward
 from placewright.support.errors import InputError
 
-#: A batch that no other extent of a network is a multiple of: a prime, and larger than what networks have.
-TRACED_BATCH = 1_000_003
-#: What comes this near to a multiple of its square is not a plain multiple of it.
+#: A number that no other extent of a network is a multiple of: a prime, and larger than what networks have.
+_PRIME = 1_000_003
+#: In how many equal parts of a batch, at the most, the prime still stands.
+_MOST_PARTS = 16
+#: The batch that is captured for all others.
+TRACED_BATCH = _MOST_PARTS * _PRIME
+#: What comes this near to a multiple of the square of the prime is not a plain multiple of it.
 _NEAR = 1000
 
 
 def of_batch(traced: ForwardBackward, batch: int) -> ForwardBackward:
     """The pass of `TRACED_BATCH` samples as one of `batch` samples.
 
-    Raises InputError where an extent depends on the batch in another way than as a multiple of it.
+    Raises InputError where an extent depends on the batch in another way than as a multiple of it or of its parts.
     """
     graph = traced.graph
     tensors = tuple(_tensor(tensor, batch) for tensor in graph.tensors)
@@ -31,7 +34,7 @@ def of_batch(traced: ForwardBackward, batch: int) -> ForwardBackward:
 
 def _tensor(tensor: Tensor, batch: int) -> Tensor:
     shape = tensor.shape or ()
-    if not any(extent >= TRACED_BATCH // 2 for extent in shape):
+    if not any(extent >= _PRIME // 2 for extent in shape):
         return tensor
     now = tuple(_extent(extent, batch, tensor.name) for extent in shape)
     dtype = tensor.dtype or "float32"
@@ -39,7 +42,7 @@ def _tensor(tensor: Tensor, batch: int) -> Tensor:
         return replace(tensor, shape=now, size_bytes=tensor_bytes(now, dtype))
     # Axes that repeat what is there have no bytes of their own.
     size = tensor.size_bytes
-    return replace(tensor, shape=now, size_bytes=_multiple(size, batch) if size % TRACED_BATCH == 0 else size)
+    return replace(tensor, shape=now, size_bytes=_multiple(size, batch) if size % _PRIME == 0 else size)
 
 
 def _op(op: Op, batch: int) -> Op:
@@ -50,17 +53,17 @@ def _op(op: Op, batch: int) -> Op:
 def _value(value: Any, batch: int) -> Any:
     if isinstance(value, list):
         return [_value(each, batch) for each in value]
-    if isinstance(value, bool) or not isinstance(value, int) or value < TRACED_BATCH // 2:
+    if isinstance(value, bool) or not isinstance(value, int) or value < _PRIME // 2:
         return value
-    count, rest = divmod(value, TRACED_BATCH)
-    return _multiple(count * TRACED_BATCH, batch) + rest
+    count, rest = divmod(value, _PRIME)
+    return _multiple(count * _PRIME, batch) + rest
 
 
 def _extent(extent: int, batch: int, name: str) -> int:
-    if extent < TRACED_BATCH // 2:
+    if extent < _PRIME // 2:
         return extent
-    count, rest = divmod(extent, TRACED_BATCH)
-    if rest or (count > _NEAR and min(count % TRACED_BATCH, -count % TRACED_BATCH) in range(1, _NEAR)):
+    count, rest = divmod(extent, _PRIME)
+    if rest or (count > _NEAR and min(count % _PRIME, -count % _PRIME) in range(1, _NEAR)):
         raise InputError(f"'{name}' depends on the batch, and is no multiple of it")
     return _multiple(extent, batch)
 
@@ -68,6 +71,9 @@ def _extent(extent: int, batch: int, name: str) -> int:
 def _multiple(value: int, batch: int) -> int:
     """The value with another batch in the place of each factor that is the traced one."""
     powers = 0
-    while value and value % TRACED_BATCH == 0:
-        value, powers = value // TRACED_BATCH, powers + 1
-    return value * math.prod([batch] * powers)
+    while value and value % _PRIME == 0:
+        value, powers = value // _PRIME, powers + 1
+    now, rest = divmod(value * batch**powers, _MOST_PARTS**powers)
+    if rest:
+        raise InputError(f"a batch of {batch} has no such parts")
+    return now
