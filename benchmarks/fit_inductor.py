@@ -4,6 +4,7 @@
     python benchmarks/fit_inductor.py residual_cnn --limits .4      this one
     python benchmarks/fit_inductor.py timm/resnext26ts              a network of a library, of library_steps.toml
     python benchmarks/fit_inductor.py unet gpt2 --lowest            the lowest limit, beside PyTorch's nine budgets
+    python benchmarks/fit_inductor.py unet gpt2 --split             with ops in parts, by Inductor and ops by themselves
     python benchmarks/fit_inductor.py --table                       the tables of the rows that there are
 
 Limits are shares of what eager takes by PyTorch's allocator, parameters and arguments included. "Measured" is the most
@@ -56,6 +57,8 @@ LOWER = (0.5, 0.45, 0.4, 0.35, 0.3, 0.25, 0.2)
 _ROUNDS, _MEASURED_S = 5, 4.0
 _SEED = 7
 _SIZES = tuple(Sizes.__dataclass_fields__)
+#: Behind a limit: that ops may run in parts, by Inductor or the own executor.
+PARTS, OWN_PARTS = "in parts", "in parts, own executor"
 KEPT, OVER, REFUSED, FAILED = "kept", "over", "refused", "failed"
 
 
@@ -208,7 +211,12 @@ class Way:
         """Forward and backward, after which the gradients are there; what `measure` makes of it."""
         self.module.zero_grad()
         seed_all(seed)
-        return measure(lambda: self.call(*self._args, **self._kwargs).backward())
+        return measure(self._pass)
+
+    def _pass(self) -> None:
+        loss = self.call(*self._args, **self._kwargs)
+        if loss.requires_grad:  # the own executor has done it
+            loss.backward()
 
     def peaks(self) -> tuple[int, int]:
         """Bytes by the allocator and of the process, with what is there before a step."""
@@ -251,11 +259,11 @@ def default(module: nn.Module) -> Any:
     return torch.compile(module, dynamic=False)
 
 
-def within(limit: int) -> Callable[[nn.Module], Any]:
-    return lambda module: placewright.fit(module, limit, backend="inductor")
+def within(limit: int, backend: str = "inductor", *, split: bool = False) -> Callable[[nn.Module], Any]:
+    return lambda module: placewright.fit(module, limit, backend=backend, split=split)
 
 
-def limit_row(network: Network, share: float) -> dict[str, Any]:
+def limit_row(network: Network, share: float, backend: str, *, split: bool) -> dict[str, Any]:
     """One network within one limit, beside eager and what `torch.compile` makes of it."""
     eager, compiled = Way(network), Way(network, default)
     (base, process), (compiled_bytes, _) = eager.peaks(), compiled.peaks()
@@ -263,7 +271,7 @@ def limit_row(network: Network, share: float) -> dict[str, Any]:
     row = {"eager_bytes": base, "held_bytes": held, "compiled_bytes": compiled_bytes}
     limit = int(share * base)
     try:
-        fitted = Way(network, within(limit))
+        fitted = Way(network, within(limit, backend, split=split))
     except placewright.InputError as error:
         eager_s, compiled_s = in_turn((eager, compiled))
         seconds = {"eager_seconds": eager_s, "compiled_seconds": compiled_s}
@@ -275,14 +283,15 @@ def limit_row(network: Network, share: float) -> dict[str, Any]:
     expected = (compiled if draws else eager).gradients()
     off = difference(fitted.gradients(), expected)
     fitted.module.zero_grad()
+    graphs = fitted.call.graphs if backend == "inductor" else ()
+    plans = [graph.plan for graph in graphs] or [fitted.call.plan]
     return row | {
         "verdict": KEPT if taken <= limit else OVER,
         "bytes": taken,
         "said_bytes": fitted.call.peak_bytes,
         "process_share": whole / process,
-        "graphs": len(fitted.call.graphs),
-        "reruns": sum(len(graph.plan.reruns) for graph in fitted.call.graphs),
-        "tried": sum(graph.num_tried for graph in fitted.call.graphs),
+        "reruns": sum(len(plan.reruns) for plan in plans),
+        "tried": sum(graph.num_tried for graph in graphs),
         "eager_seconds": eager_s,
         "compiled_seconds": compiled_s,
         "seconds": fitted_s,
@@ -332,10 +341,13 @@ def all_counts() -> Iterator[None]:
 
 
 def made(name: str, way: str) -> dict[str, Any]:
-    """A row of a network. way: a limit, or "lowest"."""
+    """A row of a network. way: "lowest", or a limit, and behind it whether ops may run in parts, by which backend."""
     with all_counts():
         network = network_of(name)
-        return lowest_row(network) if way == "lowest" else limit_row(network, float(way))
+        if way == "lowest":
+            return lowest_row(network)
+        share, _, parts = way.partition(" ")
+        return limit_row(network, float(share), "eager" if parts == OWN_PARTS else "inductor", split=bool(parts))
 
 
 def send_row(rows: Any, name: str, way: str) -> None:
@@ -439,6 +451,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("networks", nargs="*", default=listed, metavar="NETWORK")
     options.add_argument("--limits", nargs="*", type=float, default=[0.5], help="shares of eager's peak")
     options.add_argument("--lowest", action="store_true", help="the lowest limit kept, beside PyTorch's budgets")
+    options.add_argument("--split", action="store_true", help="with ops in parts where that takes least time")
     options.add_argument("--seconds", type=int, default=900, help="after which a process is ended")
     options.add_argument("--table", action="store_true", help="print the tables of what there is, and run nothing")
     options.add_argument("--out", type=Path, default=Path("out") / "fit-inductor.jsonl", help="the file of rows")
@@ -462,7 +475,9 @@ def main() -> None:
     # What PyTorch imports and finds out when it compiles first is no network's.
     with all_counts():
         Way(network_of("two_layers"), default)
-    ways = ["lowest"] if arguments.lowest else [str(limit) for limit in arguments.limits]
+    suffixes = [f" {PARTS}", f" {OWN_PARTS}"] if arguments.split else [""]
+    limits = [f"{limit}{suffix}" for limit in arguments.limits for suffix in suffixes]
+    ways = ["lowest"] if arguments.lowest else limits
     for name in arguments.networks:
         there = {row["way"] for row in read_rows(arguments.out) if row["network"] == name}
         for way in ways:
