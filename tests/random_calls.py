@@ -357,6 +357,26 @@ def views(draw: Draw) -> Drawn:
             lambda: _call(aten.squeeze.dims, ones, draw.axes(rank)),
         )()
 
+    def restrided() -> Drawn:
+        """Strides of axes of one are free; others may show the tensor transposed."""
+        size = [extent if draw.some(0.6) else 1 for extent in shape]
+        stride = [
+            step if extent > 1 else draw.of(1, 7, step) for extent, step in zip(size, plain.stride(), strict=True)
+        ]
+        order = draw.order(rank) if draw.some(0.2) else list(range(rank))
+        given = draw.of(draw.tensor(*size), plain)
+        places = [0] if draw.some(0.2) else []
+        packed = list(given.stride()) if given is not plain and draw.some(0.7) else stride
+        steps = [step if extent > 1 else draw.of(1, 7) for extent, step in zip(size, packed, strict=True)]
+        fits = sum((extent - 1) * step for extent, step in zip(size, steps, strict=True)) < given.numel()
+        return _call(
+            aten.as_strided.default,
+            given if fits else plain,
+            [size[axis] for axis in order],
+            [(steps if fits else stride)[axis] for axis in order],
+            *places,
+        )
+
     if not rank:
         return draw.of(reshaped, lambda: _call(aten.unsqueeze.default, x, draw.of(0, -1)))()
     return draw.of(
@@ -365,6 +385,8 @@ def views(draw: Draw) -> Drawn:
         reshaped,
         expanded,
         expanded,
+        restrided,
+        restrided,
         shortened,
         shortened,
         lambda: _call(aten.permute.default, x, draw.order(rank)),

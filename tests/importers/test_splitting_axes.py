@@ -218,6 +218,7 @@ KNOWN = {
     "view",
     "_unsafe_view",
     "expand",
+    "as_strided",
     "permute",
     "transpose.int",
     "t",

@@ -19,6 +19,7 @@ from placewright.execution.pytorch.miscaptured import OpenSizesError
 from placewright.execution.pytorch.offloading import OFFLOAD, RELOAD, WAIT
 from placewright.execution.pytorch.open_sizes import Sizes, is_size
 from placewright.graph import LEAVE_TARGET, Graph, Op
+from placewright.importers.torch.added import added
 from placewright.importers.torch.capture import ancestors, capture_graph
 from placewright.importers.torch.graph import translate
 from placewright.importers.torch.marks import PART
@@ -436,17 +437,6 @@ def _is_upcast(node: fx.Node) -> bool:
         return False
     before, after = node.args[0].meta["val"].dtype, node.meta["val"].dtype
     return after == torch.float32 and before in (torch.bfloat16, torch.float16)
-
-
-def added(like: fx.Node, function: Any, *args: Any, graph: fx.Graph | None = None, **options: Any) -> fx.Node:
-    """A call where its graph inserts now, which counts as one of a node's kind. The first argument is a node. graph:
-    where it is not that of the first."""
-    made = (graph or like.graph).call_function(function, args, options)
-    made.meta = {key: value for key, value in like.meta.items() if key != "tensor_meta"}
-    known = [each.meta["val"] if isinstance(each, fx.Node) else each for each in args]
-    with known[0].fake_mode:
-        made.meta["val"] = function(*known, **options)
-    return made
 
 
 def without_gradient(joint: fx.GraphModule, num_forward_outputs: int) -> list[int]:

@@ -13,8 +13,8 @@ from torch._functorch.partitioners import default_partition, must_recompute
 from torch.utils.checkpoint import CheckpointPolicy
 
 from placewright.execution.pytorch.calls import TRAINED
-from placewright.execution.pytorch.joint import added, overwritten
-from placewright.importers.torch.attributes import arguments_of
+from placewright.execution.pytorch.joint import overwritten
+from placewright.importers.torch.dropout import divide_dropout, is_dropout
 from placewright.importers.torch.dtypes import correct_dtypes
 from placewright.importers.torch.ops import describe, draws_random_numbers, may_draw
 
@@ -71,26 +71,8 @@ def keep_masks(joint: torch.fx.GraphModule) -> None:
 
 
 def _is_dropout_on_host(node: Any) -> bool:
-    is_dropout = node.target is torch.ops.aten.native_dropout.default and arguments_of(node)["train"]
-    return bool(is_dropout) and node.meta["val"][0].is_cpu
+    return is_dropout(node) and bool(node.meta["val"][0].is_cpu)
 
 
 def _keep_mask(node: Any) -> None:
-    """Dropout in the steps that its kernel takes, of which only the first draws: what is kept of it is a byte for each
-    element, and the rest can be computed again."""
-    arguments = arguments_of(node)
-    value, kept = arguments["input"], 1.0 - arguments["p"]
-    aten, graph = torch.ops.aten, node.graph
-    with graph.inserting_before(node):
-        # It lies as the value does, in whose order eager draws.
-        blank = added(node, aten.empty_like.default, value, dtype=torch.bool)
-        mask = added(node, aten.bernoulli.p, blank, kept)
-        noise = added(node, aten._to_copy.default, mask, dtype=value.meta["val"].dtype)
-        # Divided as eager divides: multiplying by the inverse has other last bits.
-        scale = added(node, aten.div.Tensor, noise, kept) if kept else added(node, aten.mul.Tensor, noise, 0.0)
-        scaled = added(node, aten.mul.Tensor, value, scale)
-    mask.meta["recompute"] = CheckpointPolicy.MUST_SAVE
-    for result in list(node.users):
-        result.replace_all_uses_with(mask if result.args[1] else scaled)
-        graph.erase_node(result)
-    graph.erase_node(node)
+    divide_dropout(node).meta["recompute"] = CheckpointPolicy.MUST_SAVE

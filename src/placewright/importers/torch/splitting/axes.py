@@ -136,6 +136,19 @@ def _groups(source: Sequence[int], result: Sequence[int]) -> Iterator[tuple[list
         yield before, after
 
 
+def _restrided(op: _Op) -> Iterator[Rule]:
+    """The outer axis of a matrix, which lies as it does whatever strides axes of one have."""
+    before, after = op["self"].meta["val"], op.made[0]
+    outer, inner = ([axis for axis, extent in enumerate(op.shape) if extent > 1] + [None, None])[:2]
+    if before.shape != after.shape or op["storage_offset"] is not None or outer is None:
+        return
+    width = 1 if inner is None else op.shape[inner]
+    if sum(extent > 1 for extent in op.shape) > 2 or any(each.stride(outer) != width for each in (before, after)):
+        return
+    if inner is None or before.stride(inner) == after.stride(inner) == 1:
+        yield Rule(axes={"self": outer}, results=(outer,), extents={"size": outer})
+
+
 def _expand(op: _Op) -> Iterator[Rule]:
     source, result = op.shape_of("self"), op.shape
     for axis, extent in enumerate(result):
@@ -481,6 +494,7 @@ _IMAGE_BACKWARD = _of_images("grad_output", size="input_size")
 _TABLE: dict[str, Callable[[_Op], Iterator[Rule]]] = {
     "view.default": _view,
     "_unsafe_view.default": _view,
+    "as_strided.default": _restrided,
     "expand.default": _expand,
     "full.default": _filled,
     "pixel_shuffle.default": _shuffled,

@@ -20,7 +20,7 @@ from placewright.importers.torch.splitting.stretch import Borders, Stretch, stre
 #: Of what share of the largest tensor's bytes others are along which its stretch grows.
 _LARGE = 0.5
 #: Numbers of parts, and how many ops all parts of a stretch have at the most.
-_COUNTS, _MOST_OPS = (2, 4, 8, 16), 6000
+_COUNTS, _MOST_OPS = (2, 4, 8, 16), 8000
 
 
 @dataclass(frozen=True, kw_only=True)

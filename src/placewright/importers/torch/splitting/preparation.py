@@ -6,24 +6,72 @@ Imported only where torch is known to be present.
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import fx
 
+from placewright.importers.torch.added import added
 from placewright.importers.torch.attributes import arguments_of
+from placewright.importers.torch.dropout import divide_dropout, is_dropout
 
 _ATEN = torch.ops.aten
 _LIKELIHOODS = (_ATEN.nll_loss_forward.default, _ATEN.nll_loss2d_forward.default)
-_SUM = 2
+_DISTANCES = tuple(
+    getattr(_ATEN, f"{name}{suffix}").default
+    for name in ("mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy")
+    for suffix in ("", "_backward")
+)
+_MEAN, _SUM = 1, 2
 _VIEWS = frozenset({"view.default", "_unsafe_view.default", "reshape.default", "detach.default", "alias.default"})
 
 
 def prepare(graph: fx.Graph) -> None:
-    """Changes a joint graph so that stretches can be found: fewer views, constants by themselves, means as sums."""
+    """Changes a joint graph so that stretches can be found: fewer views, constants and draws by themselves, means as
+    sums."""
+    for node in graph.find_nodes(op="call_function", target=_ATEN.native_dropout.default):
+        if is_dropout(node):
+            divide_dropout(node)
+    _read_through_storages(graph)
     _read_through_views(graph)
     _make_constants_alone(graph)
     _divide_sums(graph)
+
+
+def _read_through_storages(graph: fx.Graph) -> None:
+    """Has ops read what is written over a whole storage, instead of the storage.
+
+    So PyTorch differentiates strides of axes of one, which a mean over all pixels has.
+    """
+    for node in graph.find_nodes(op="call_function", target=_ATEN.as_strided.default):
+        storage = node.args[0]
+        if storage.target is not _ATEN.as_strided_scatter.default or storage.args[1].target is not _ATEN.copy.default:
+            continue
+        written = storage.args[1].args[1]
+        places = _places(*storage.args[2:])
+        size = node.meta["val"].shape
+        is_whole = storage.meta["val"].numel() == node.meta["val"].numel() == written.meta["val"].numel()
+        if places is None or places != _places(*node.args[1:]) or not is_whole:
+            continue
+        with graph.inserting_before(node):
+            if not written.meta["val"].is_contiguous():
+                written = added(node, _ATEN.clone.default, written, memory_format=torch.contiguous_format)
+            node.replace_all_uses_with(added(node, _ATEN.view.default, written, list(size)))
+        for each in (node, storage, storage.args[1], storage.args[1].args[0], storage.args[0]):
+            if not each.users and each.op == "call_function":
+                graph.erase_node(each)
+
+
+def _places(size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> list[tuple[int, int]] | None:
+    """Where elements of a tensor lie one after the other from the first on: axes and strides; None where they do not."""
+    found = [(extent, step) for extent, step in zip(size, stride, strict=True) if extent > 1]
+    width = 1
+    for extent, step in reversed(found):
+        if step != width:
+            return None
+        width *= extent
+    return None if offset else found
 
 
 def _read_through_views(graph: fx.Graph) -> None:
@@ -64,14 +112,14 @@ def _make_constants_alone(graph: fx.Graph) -> None:
             like = node.meta["val"]
             with graph.inserting_before(node):
                 size = list(like.shape)
-                filled = _call(node, _ATEN.full.default, size, number, dtype=like.dtype, device=like.device)
+                filled = added(node, _ATEN.full.default, size, number, dtype=like.dtype, device=like.device)
             node.replace_all_uses_with(filled)
             graph.erase_node(node)
     for node in graph.find_nodes(op="call_function", target=_ATEN.empty_like.default):
         like = node.meta["val"]
         with graph.inserting_before(node):
             lying = {"dtype": like.dtype, "device": like.device}
-            blank = _call(node, _ATEN.empty_strided.default, list(like.shape), list(like.stride()), **lying)
+            blank = added(node, _ATEN.empty_strided.default, list(like.shape), list(like.stride()), **lying)
         node.replace_all_uses_with(blank)
         graph.erase_node(node)
 
@@ -85,37 +133,46 @@ def _divide_sums(graph: fx.Graph) -> None:
     for target in _LIKELIHOODS:
         for node in graph.find_nodes(op="call_function", target=target):
             arguments = arguments_of(node)
-            is_mean = arguments["reduction"] == 1 and arguments["weight"] is None
+            is_mean = arguments["reduction"] == _MEAN and arguments["weight"] is None
             if is_mean and arguments["self"].meta["val"].dtype != torch.float16:
                 _change(graph, node, arguments)
     for node in graph.find_nodes(op="call_function", target=_ATEN.mean.default):
-        if node.meta["val"].dtype == torch.float16:
-            continue
-        with graph.inserting_before(node):
-            total = _call(node, _ATEN.sum.default, node.args[0], **node.kwargs)
-            mean = _call(node, _ATEN.div.Scalar, total, node.args[0].meta["val"].numel())
-        node.replace_all_uses_with(mean)
-        graph.erase_node(node)
+        if node.meta["val"].dtype != torch.float16:
+            with graph.inserting_before(node):
+                total = added(node, _ATEN.sum.default, node.args[0], **node.kwargs)
+                mean = added(node, _ATEN.div.Scalar, total, node.args[0].meta["val"].numel())
+            node.replace_all_uses_with(mean)
+            graph.erase_node(node)
+    for target in _DISTANCES:
+        for node in graph.find_nodes(op="call_function", target=target):
+            _sum_distances(graph, node)
+
+
+def _sum_distances(graph: fx.Graph, node: fx.Node) -> None:
+    """Changes a mean of distances, or its gradient, to that of the sum."""
+    arguments = arguments_of(node)
+    like = arguments["self"].meta["val"]
+    if arguments["reduction"] != _MEAN or like.dtype == torch.float16:
+        return
+    arguments["reduction"] = _SUM
+    with graph.inserting_before(node):
+        if "grad_output" in arguments:
+            arguments["grad_output"] = added(node, _ATEN.div.Scalar, arguments["grad_output"], like.numel())
+        made = added(node, node.target, *(arguments[each.name] for each in node.target._schema.arguments))
+        if "grad_output" not in arguments:
+            made = added(node, _ATEN.div.Scalar, made, like.numel())
+    node.replace_all_uses_with(made)
+    graph.erase_node(node)
 
 
 def _change(graph: fx.Graph, node: fx.Node, arguments: dict[str, Any]) -> None:
     rows, targets, ignored = arguments["self"], arguments["target"], arguments["ignore_index"]
     with graph.inserting_before(node):
-        counts = _call(node, _ATEN.ne.Scalar, targets, ignored)
-        count = _call(node, _ATEN.sum.default, counts, dtype=rows.meta["val"].dtype)
-        total = _call(node, node.target, rows, targets, None, _SUM, ignored)
-        added = _call(node, operator.getitem, total, 0)
-        mean = _call(node, _ATEN.div.Tensor, added, count)
+        counts = added(node, _ATEN.ne.Scalar, targets, ignored)
+        count = added(node, _ATEN.sum.default, counts, dtype=rows.meta["val"].dtype)
+        total = added(node, node.target, rows, targets, None, _SUM, ignored)
+        mean = added(node, _ATEN.div.Tensor, added(node, operator.getitem, total, 0), count)
     for pick in list(node.users):
         pick.replace_all_uses_with(count if pick.args[1] else mean)
         graph.erase_node(pick)
     graph.erase_node(node)
-
-
-def _call(like: fx.Node, function: Any, *args: Any, **options: Any) -> fx.Node:
-    made = like.graph.call_function(function, args, options)
-    made.meta = {key: value for key, value in like.meta.items() if key not in ("val", "tensor_meta")}
-    values = fx.map_arg(args, lambda node: node.meta["val"])
-    with like.all_input_nodes[0].meta["val"].fake_mode:
-        made.meta["val"] = function(*values, **options)
-    return made

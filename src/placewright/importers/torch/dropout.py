@@ -1,0 +1,50 @@
+"""Dropout as an op that draws and others that do not.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+from torch import fx
+
+from placewright.importers.torch.added import added
+from placewright.importers.torch.attributes import arguments_of
+
+_ATEN = torch.ops.aten
+
+
+def is_dropout(node: fx.Node) -> bool:
+    """Whether a node is a dropout that draws."""
+    return bool(node.target is _ATEN.native_dropout.default and arguments_of(node)["train"])
+
+
+def divide_dropout(node: fx.Node) -> fx.Node:
+    """Replaces a dropout by the steps that its kernel takes, of which only the first draws. Returns what is drawn.
+
+    What has to be kept of it is a byte for each element. The rest can be computed again, or in parts.
+    """
+    arguments = arguments_of(node)
+    value, kept = arguments["input"], 1.0 - arguments["p"]
+    with node.graph.inserting_before(node):
+        # It lies as the value does, in whose order eager draws.
+        blank = added(node, _ATEN.empty_like.default, value, dtype=torch.bool)
+        if value.meta["val"].is_cuda and kept:
+            # What is drawn depends on the dtype there, and comes from the kernel of dropout alone.
+            blank = added(node, _ATEN.empty_like.default, value)
+            drawn = added(node, _ATEN.native_dropout.default, blank, arguments["p"], True)
+            mask = added(node, operator.getitem, drawn, 1)
+            scaled = added(node, _ATEN.mul.Tensor, added(node, _ATEN.mul.Tensor, value, mask), 1.0 / kept)
+        else:
+            mask = added(node, _ATEN.bernoulli.p, blank, kept)
+            noise = added(node, _ATEN._to_copy.default, mask, dtype=value.meta["val"].dtype)
+            # Divided as eager divides: multiplying by the inverse has other last bits.
+            scale = added(node, _ATEN.div.Tensor, noise, kept) if kept else added(node, _ATEN.mul.Tensor, noise, 0.0)
+            scaled = added(node, _ATEN.mul.Tensor, value, scale)
+    for result in list(node.users):
+        result.replace_all_uses_with(mask if result.args[1] else scaled)
+        node.graph.erase_node(result)
+    node.graph.erase_node(node)
+    return mask
