@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 torch = pytest.importorskip("torch")
 
-from placewright.importers.torch.forward_backward import forward_backward  # noqa: E402
+from placewright.importers.torch.forward_backward import forward_backward, traced_pass  # noqa: E402
 
 
 def network() -> nn.Module:
@@ -30,7 +30,7 @@ def network() -> nn.Module:
 
 
 def passes(batch: int = 32, **options: Any) -> ForwardBackward:
-    return forward_backward(network(), torch.randn(batch, 64), {}, **options)
+    return forward_backward(traced_pass(network(), torch.randn(batch, 64), {}, **options), "network")
 
 
 def measured(graph: Graph) -> Metrics:
@@ -75,7 +75,7 @@ def test_a_view_that_nothing_reads_holds_nothing() -> None:
 
 def one_layer(batch: int = 4) -> ForwardBackward:
     """weight 3 x 2 and bias 3, floats: 24 + 12 bytes."""
-    return forward_backward(torch.nn.Linear(2, 3), torch.randn(batch, 2), {})
+    return forward_backward(traced_pass(torch.nn.Linear(2, 3), torch.randn(batch, 2), {}), "linear")
 
 
 def test_with_accumulation_all_gradients_are_held() -> None:
@@ -158,7 +158,7 @@ class Mixed(torch.nn.Module):  # type: ignore[name-defined]
 
 
 def dtypes(autocast: str | None) -> dict[str, str | None]:
-    graph = forward_backward(Mixed(), torch.randn(2, 4, 8), {}, autocast=autocast).graph
+    graph = forward_backward(traced_pass(Mixed(), torch.randn(2, 4, 8), {}, autocast=autocast), "mixed").graph
     return {op.name: graph.tensors[op.outputs[0]].dtype for op in graph.ops if op.phase == "forward"}
 
 
@@ -178,7 +178,7 @@ def test_a_module_keeps_its_forward_after_autocast() -> None:
     model, other = network(), network()
     other.forward = own = other.forward  # one that the module itself carries
     for each in (model, other):
-        forward_backward(each, torch.randn(4, 64), {}, autocast="gpu")
+        traced_pass(each, torch.randn(4, 64), {}, autocast="gpu")
     assert "forward" not in vars(model)
     assert vars(other)["forward"] == own
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -73,7 +74,7 @@ def _multiple(value: int, batch: int) -> int:
     powers = 0
     while value and value % _PRIME == 0:
         value, powers = value // _PRIME, powers + 1
-    now, rest = divmod(value * batch**powers, _MOST_PARTS**powers)
+    now, rest = divmod(value * math.prod([batch] * powers), math.prod([_MOST_PARTS] * powers))
     if rest:
         raise InputError(f"a batch of {batch} has no such parts")
     return now

@@ -64,7 +64,7 @@ def _read_through_storages(graph: fx.Graph) -> None:
 
 
 def _places(size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> list[tuple[int, int]] | None:
-    """Where elements of a tensor lie one after the other from the first on: axes and strides; None where they do not."""
+    """Where elements of a tensor lie one after the other from the first on: extents and strides. Else None."""
     found = [(extent, step) for extent, step in zip(size, stride, strict=True) if extent > 1]
     width = 1
     for extent, step in reversed(found):
