@@ -135,11 +135,29 @@ def gpt2() -> Network:
     return GPT2LMHeadModel(config), (torch.randint(0, 1000, (4, 256)),), {}
 
 
+def llama32k() -> Network:
+    """A Llama of 4 layers of 256 with 32,000 words, and its loss; a text of 2,048 tokens."""
+    import_torchvision()
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        hidden_size=256,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        intermediate_size=768,
+        vocab_size=32_000,
+        use_cache=False,
+    )
+    tokens = torch.randint(0, 32_000, (1, 2048))
+    return LlamaForCausalLM(config), (tokens,), {"labels": tokens.clone()}
+
+
 NETWORKS: dict[str, Callable[[], Network]] = {
     "residual_cnn": residual_cnn,
     "resnet18": lambda: (*module_of("resnet18", 8), {}),
     "unet": unet,
     "gpt2": gpt2,
+    "llama32k": llama32k,
     "lstm": lstm,
     "two_layers": two_layers,
 }

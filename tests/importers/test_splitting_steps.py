@@ -19,6 +19,7 @@ from torch.autograd import Function  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402
 
+from placewright.importers.torch import dropout  # noqa: E402
 from placewright.importers.torch.front import trace_joint  # noqa: E402
 from placewright.importers.torch.splitting.choices import Choice, borders_of, choices, divided  # noqa: E402
 from placewright.importers.torch.splitting.stretch import stretch_from  # noqa: E402
@@ -169,6 +170,45 @@ SEEDS = {"joint_of": range(12), "captured": range(100, 106)}
 def test_many_steps_in_parts_give_what_whole_ones_give(first: int) -> None:
     found = [of_seed(seed, joint_of) for seed in range(first, first + 50)]
     assert [words for _, wrong in found for words in wrong] == []
+
+
+class Pooled(nn.Module):
+    """Pixels that lie by channels and are averaged, which PyTorch differentiates through the storage."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.last = nn.Conv2d(3, 6, 2, 2), nn.LayerNorm(6), nn.Linear(6, 4)
+
+    def forward(self, *args: Any) -> Any:
+        (x,) = args
+        pixels = self.norm(self.first(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        return self.last(functional.adaptive_avg_pool2d(pixels, 1).flatten(1)).square().mean()
+
+
+class Dropping(nn.Module):
+    """Draws twice, and the mean distance of what is left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 8), nn.Linear(8, 6)
+
+    def forward(self, *args: Any) -> Any:
+        (x,) = args
+        inner = functional.dropout(self.first(x), 0.3).relu()
+        return functional.mse_loss(self.last(functional.dropout(inner, 0.5)), x)
+
+
+@pytest.mark.parametrize(("model", "shape"), [(Pooled, (4, 3, 8, 8)), (Dropping, (12, 6))])
+@pytest.mark.parametrize("by_itself", [False, True])
+def test_all_samples_run_in_parts(
+    model: Callable[[], nn.Module], shape: tuple[int, ...], by_itself: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A GPU draws in the kernel of dropout alone.
+    monkeypatch.setattr(dropout, "_draws_by_itself", lambda value: by_itself)
+    torch.manual_seed(0)
+    found = list(checked(model(), (torch.randn(shape),), captured, counts=(2, 4)))
+    assert {count for choice, count, _ in found if choice.name == "batch"} == {2, 4}
+    assert [words for *_, words in found if words] == []
 
 
 class Call(nn.Module):

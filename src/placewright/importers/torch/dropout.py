@@ -29,15 +29,14 @@ def divide_dropout(node: fx.Node) -> fx.Node:
     arguments = arguments_of(node)
     value, kept = arguments["input"], 1.0 - arguments["p"]
     with node.graph.inserting_before(node):
-        # It lies as the value does, in whose order eager draws.
-        blank = added(node, _ATEN.empty_like.default, value, dtype=torch.bool)
-        if value.meta["val"].is_cuda and kept:
-            # What is drawn depends on the dtype there, and comes from the kernel of dropout alone.
+        # What is drawn lies as the value does, in whose order eager draws.
+        if _draws_by_itself(value.meta["val"]) and kept:
             blank = added(node, _ATEN.empty_like.default, value)
             drawn = added(node, _ATEN.native_dropout.default, blank, arguments["p"], True)
             mask = added(node, operator.getitem, drawn, 1)
             scaled = added(node, _ATEN.mul.Tensor, added(node, _ATEN.mul.Tensor, value, mask), 1.0 / kept)
         else:
+            blank = added(node, _ATEN.empty_like.default, value, dtype=torch.bool)
             mask = added(node, _ATEN.bernoulli.p, blank, kept)
             noise = added(node, _ATEN._to_copy.default, mask, dtype=value.meta["val"].dtype)
             # Divided as eager divides: multiplying by the inverse has other last bits.
@@ -48,3 +47,8 @@ def divide_dropout(node: fx.Node) -> fx.Node:
         node.graph.erase_node(result)
     node.graph.erase_node(node)
     return mask
+
+
+def _draws_by_itself(value: torch.Tensor) -> bool:
+    """Whether no other kernel draws what that of dropout draws, which depends on the dtype."""
+    return value.is_cuda

@@ -95,7 +95,7 @@ def _seeds(graph: fx.Graph, inputs: Collection[fx.Node]) -> Iterator[tuple[str, 
         for node in graph.nodes
         if node.op == "call_function" and isinstance(node.meta.get("val"), torch.Tensor) and node.meta["val"].dim()
     ]
-    most = max(node.meta["val"].nbytes for node in made)
+    most = max((node.meta["val"].nbytes for node in made), default=0)
     for node in made:
         if node.meta["val"].nbytes == most:
             for axis in range(node.meta["val"].dim()):

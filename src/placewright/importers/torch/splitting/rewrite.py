@@ -225,7 +225,9 @@ class _Rewriting:
         return self._call(node, _ATEN.permute.default, whole, [order.index(each) for each in range(len(order))])
 
     def _call(self, like: fx.Node, function: Any, *args: Any, part: _Part | None = None, **options: Any) -> fx.Node:
-        made = self.new.call_function(function, args, options)
+        """A call that counts as one of a node's kind. part: to which it belongs, as its name says."""
+        name = f"{like.name}_part{part.number + 1}" if part is not None else None
+        made = self.new.create_node("call_function", function, args, options, name=name)
         made.meta = {key: value for key, value in like.meta.items() if key not in ("val", "tensor_meta")}
         if part is not None:
             made.meta[PART] = part.number
