@@ -51,6 +51,7 @@ from placewright.execution.pytorch.open_sizes import Sizes
 from placewright.graph import Graph
 from placewright.lab.datasets.zoo.capture import built
 from placewright.lab.datasets.zoo.catalogue import all_networks
+from placewright.lab.datasets.zoo.libraries import import_torchvision
 from placewright.machines import load_machine
 from placewright.problem import make_problem
 from placewright.rematerialization.solve import core_search, in_order, rematerialize, rerun_evaluations
@@ -65,6 +66,8 @@ SHARES, SHARES_WITH_MOVES, SHARES_ON_SEVERAL = (0.5, 0.4, 0.3), (0.5, 0.4, 0.25)
 DEVICE = "a100"
 #: What share of the time for their bytes ops take that are fused, as in `placewright.fit`.
 FUSED_SHARE = 0.02
+#: Llamas of so many words, which --networks can name beside the zoo's.
+VOCABULARIES = {f"llama_{thousands}k": thousands * 1000 for thousands in (32, 128, 256)}
 #: On which settings were chosen; the table tells them from the others.
 TUNED_ON = ("resnet50", "densenet121", "gpt2_small", "unet", "inception_v3", "swin_tiny")
 NETWORKS = (
@@ -102,10 +105,33 @@ class Row:
     once: float | None = None
 
 
+class _Vocabulary(torch.nn.Module):
+    """A Llama of 8 layers of 512 with so many words, and its loss."""
+
+    def __init__(self, words: int) -> None:
+        super().__init__()
+        import_torchvision()
+        from transformers import LlamaConfig, LlamaForCausalLM
+
+        sizes = {"hidden_size": 512, "num_hidden_layers": 8, "num_attention_heads": 8, "intermediate_size": 1376}
+        self.network = LlamaForCausalLM(LlamaConfig(vocab_size=words, use_cache=False, **sizes))
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        loss: torch.Tensor = self.network(tokens, labels=tokens).loss
+        return loss
+
+
+def network_of(name: str) -> tuple[torch.nn.Module, Sequence[Any]]:
+    """One of the zoo, or a Llama by its vocabulary, with what a step calls it with."""
+    if name in VOCABULARIES:
+        with torch.device("meta"):
+            return _Vocabulary(VOCABULARIES[name]), (torch.zeros(1, 2048, dtype=torch.long),)
+    return built(next(each for each in all_networks() if each.name == name))
+
+
 def training_step(name: str) -> Graph:
     """The captured step. Raises InputError where PyTorch cannot trace it."""
-    network = next(each for each in all_networks() if each.name == name)
-    model, arguments = built(network)
+    model, arguments = network_of(name)
     return captured_step(model, arguments, training=True)
 
 
@@ -115,7 +141,7 @@ class _Captured(BaseException):
 
 def compiled_step(name: str) -> tuple[Graph, list[str]]:
     """The step as Inductor gets it, with the times of `placewright.fit`, and what runs once."""
-    model, arguments = built(next(each for each in all_networks() if each.name == name))
+    model, arguments = network_of(name)
     joints = []
 
     def part(module: Any, inputs: Any, *, num_fwd_outputs: int, **others: Any) -> Any:
@@ -208,26 +234,26 @@ def rows_of(name: str, *, moves: bool = False, fused: bool = False) -> Iterator[
 
 
 def rows_in_parts(name: str) -> Iterator[Row]:
-    """The best of plans with each op whole and with a stretch in parts: those of each stretch with the fewest parts
-    that keep the limit as they are, and with the fewest for which some plan may."""
-    model, arguments = built(next(each for each in all_networks() if each.name == name))
+    """The best of plans with each op whole and with a stretch in more and more parts, until nothing runs again."""
+    model, arguments = network_of(name)
     machine = load_machine(DEVICE)
     whole = make_problem(captured_step(model, arguments, training=True), machine)
     once = measure(whole, in_order(whole))
     parted = [(stretch, make_problem(graph, machine)) for stretch, _, graph in steps_in_parts(model, arguments)]
     for share in SHARES:
         limit, began = int(share * once.peak_memory_bytes), time.perf_counter()
-        tried = [("", whole)]
-        for stretch in dict.fromkeys(stretch for stretch, _ in parted):
-            own = [problem for other, problem in parted if other == stretch]
-            tried += [(stretch, each) for each in own if measure(each, in_order(each)).peak_memory_bytes <= limit][:1]
-            tried += [(stretch, each) for each in own if least_limit(each)[0] <= limit][:1]
-        found = []
-        for _, problem in tried:
+        found, done = [], set[str]()
+        for stretch, problem in [("", whole), *parted]:
+            if stretch in done or least_limit(problem)[0] > limit:
+                continue
             run = SearchRun(Budget(evaluations=rerun_evaluations(problem)))
             again = rematerialize(replace(problem, memory_limits_bytes=(limit,)), run, ["move:*"])
-            found.append((again.result.metrics.fitness("step-time"), len(again.reruns), problem))
-        (over, time_ns, _), num_reruns, problem = min(found, key=lambda each: each[0])
+            fitness = again.result.metrics.fitness("step-time")
+            found.append((fitness, len(again.reruns), problem))
+            if not again.reruns and not fitness[0]:
+                done.add(stretch)
+        nothing = ((limit + 1, 0, 0), 0, whole)
+        (over, time_ns, _), num_reruns, problem = min(found, key=lambda each: each[0], default=nothing)
         yield Row(
             network=name,
             share=share,
