@@ -12,7 +12,6 @@ from placewright.lab.bench.columns import AnyTable
 from placewright.lab.bench.documents import csv_text, markdown
 from placewright.lab.bench.figure_histogram import histograms
 from placewright.lab.bench.figure_limits import by_limit
-from placewright.lab.bench.figure_seconds import by_seconds
 from placewright.lab.bench.figure_style import as_files, style
 from placewright.lab.bench.figure_topology import by_topology
 from placewright.lab.bench.graph_tables import graphs_table
@@ -32,7 +31,7 @@ TABLES: dict[str, Callable[[ResultSet, Sequence[Summary]], AnyTable | str]] = {
     "limits": limits_table,
     "graphs": graphs_table,
 }
-FIGURES = ("2", "3", "12", "seconds")
+FIGURES = ("2", "3", "12")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +107,6 @@ _DRAWN_BY: dict[str, Callable[[ResultSet, Sequence[Summary]], Any]] = {
     "2": histograms,
     "3": by_limit,
     "12": by_topology,
-    "seconds": by_seconds,
 }
 
 
