@@ -13,10 +13,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from placewright.graph import Graph
-from placewright.lab.actors import Actor, ActorLostError
 from placewright.lab.datasets.zoo.capture import capture_network
 from placewright.lab.datasets.zoo.network import Mode, Network
-from placewright.lab.processes import ProcessActors
+from placewright.lab.processes import ActorLostError, ProcessActor, ProcessActors
 from placewright.support.errors import shown
 
 #: A function at the top of a module, by whose name another process finds the networks, which may hold lambdas.
@@ -57,7 +56,7 @@ class CapturingProcess:
 
     def __init__(self, captures: int | None = None) -> None:
         self._actors, self._captures = ProcessActors(), captures
-        self._actor: Actor | None = None
+        self._actor: ProcessActor | None = None
         self._done = 0
 
     def __enter__(self) -> Self:
