@@ -20,7 +20,6 @@ SCRIPTS = ROOT / "benchmarks"
 #: Imported by the others, or run by one of them.
 PARTS = {
     "captured_steps",
-    "decoder_graphs",
     "exact_reruns",
     "halving",
     "large_graphs",
@@ -44,7 +43,6 @@ TINY = {
     "action_figures": ["SUITE", "runtime-synthetic-lazy", "OUT", "--take", "1"],
     "against": ["INSTALLED", "--ops", "40", "--rounds", "1"],
     "bounds": ["GRAPHS", "2xideal/free", "step-time", "order", "--every", "2"],
-    "decoder_offload": ["--models", "codellama-34b:64:4096", "--seconds", "0.1"],
     "default_budget": ["--graphs", "GRAPHS"],
     "gdp": ["OUT", "--quick"],
     "find_rule": ["rule-x", "--candidates", "8", "--take", "2", "--evaluations", "450", "--out", "OUT"],

@@ -15,7 +15,7 @@ from placewright.lab.memory_levels.command import map_command
 EXAMPLES: Mapping[str, Mapping[str, str]] = {
     "map": {
         "placewright map example:resnet50-int8 --chip nnpi -o map.json": "tensors of ResNet-50 to SRAM, LLC and DRAM",
-        "placewright map model.onnx --chip nnpi --time-limit 10s --report r.html": "any model, as int8",
+        "placewright map model.onnx --chip nnpi --time-limit 10s": "any model, as int8",
         "placewright map example:resnet50-int8 --chip nnpi --solver h6": "what a compiler would do",
     },
     "policies": {"placewright policies": "what plan --policy takes"},
