@@ -19,8 +19,6 @@ from placewright.lab.learning.egrl.settings import NetworkSettings as MapNetwork
 from placewright.lab.learning.environments.first_come import Noise
 from placewright.lab.learning.gdp.settings import GdpConfiguration, NetworkSettings
 from placewright.lab.learning.gdp.trainings import TRAININGS as GDP
-from placewright.lab.learning.learned_list.settings import LearnedListConfiguration
-from placewright.lab.learning.learned_list.trainings import TRAININGS as LEARNED_LIST
 from placewright.lab.learning.placers.colocrl import ColocRl
 from placewright.lab.learning.placers.controls import AnnealedPlacement, EvolvedPlacement, RandomPlacement
 from placewright.lab.learning.placers.gdp import Gdp
@@ -58,8 +56,6 @@ WRONG: list[tuple[Any, dict[str, list[Any]]]] = [
     (EvolutionSettings(), {"population": [1], "elite_share": [2], "mode": ["papr"]}),
     (Noise(), {"deviation": [-1.0, math.nan], "failures": [1.0]}),
     (GDP["2xp100"], {"samples": [1], "epochs": [0], "clip": [1.0], "entropy": [-1.0], "imitation_steps": [1]}),
-    (LearnedListConfiguration(), {"hidden": [0, 65], "window": [0], "parts": [()]}),
-    (LEARNED_LIST["step-time"], {"samples": [1], "evaluations": [0], "deviation": [0.0], "machines": [()]}),
     (
         RegalTraining(policy=SMALL, evaluations=500, samples=3),
         {

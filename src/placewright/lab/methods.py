@@ -8,8 +8,6 @@ from functools import partial
 
 from placewright.lab.learning.gdp.policy import GdpPolicy
 from placewright.lab.learning.guided import Regal
-from placewright.lab.learning.learned_list.policy import LearnedListPolicy
-from placewright.lab.learning.learned_list.solver import LearnedList
 from placewright.lab.learning.placer import Placer
 from placewright.lab.learning.placers.colocrl import COLOCRL_PAPER, ColocRl
 from placewright.lab.learning.placers.controls import (
@@ -116,10 +114,6 @@ def _placer_with(placer: Gdp, policy: Policy) -> Method | None:
     return placer.with_policy(policy) if isinstance(policy, GdpPolicy) else None
 
 
-def _learned_list_with(policy: Policy) -> Method | None:
-    return LearnedList(policy=policy) if isinstance(policy, LearnedListPolicy) else None
-
-
 def _entries() -> Iterator[MethodEntry]:
     """In the order in which they are listed."""
     yield _peer(Brkga(), "REGAL's genetic algorithm over its paper's decoder")
@@ -140,12 +134,6 @@ def _entries() -> Iterator[MethodEntry]:
     yield _peer(RANDOM_SPLITS_LAZY, "the same with transfers right before use")
     for placer in PLACERS.values():
         yield _placer(placer, _PLACERS[placer.name])
-    yield MethodEntry(
-        method=LearnedList(),
-        kind="guided",
-        summary="list scheduling of clusters of ops by a score that was learned",
-        with_policy=_learned_list_with,
-    )
     yield _peer(MemoryTopo(), "Baechi's balanced memory in topological order (Jeon et al. 2020)")
     yield _peer(MemoryEtf(), "Baechi's earliest task first within memory (Jeon et al. 2020)")
     yield _peer(MemorySct(), "Baechi's small communication times within memory (Jeon et al. 2020)", "the extra levels")

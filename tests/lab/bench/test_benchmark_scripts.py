@@ -48,7 +48,6 @@ TINY = {
     "find_rule": ["rule-x", "--candidates", "8", "--take", "2", "--evaluations", "450", "--out", "OUT"],
     "large_search": ["--ops", "60", "--evaluations", "200"],
     "large_suites": ["OUT", "--sizes", "1000", "--synthetic", "1"],
-    "learned_list": ["OUT", "--graphs", "GRAPHS", "--above", "0", "--seconds", "0.05"],
     "memory_levels": ["--networks", "resnet18-int8", "--seconds", "0.2", "--proof-seconds", "0.5"],
     "process": ["--rounds", "1", "--ops", "100"],
     "run_onnx": ["squeezenet", "--steps", "1"],
