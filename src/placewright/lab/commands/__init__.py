@@ -24,7 +24,6 @@ EXAMPLES: Mapping[str, Mapping[str, str]] = {
         "placewright dataset pack a.onnx b.onnx --out all.graphs.gz": "one set of all",
     },
     "dataset synthetic": {"placewright dataset synthetic --count 120 --out set": "a small set"},
-    "dataset zoo": {"placewright dataset zoo --out zoo": "about half an hour of two cores"},
     "bench run": {
         "placewright bench run set --solvers auto,brkga,etf --out r": "the test part of a split set",
         "placewright bench run model.onnx -d 2xh100 --solvers auto,etf --out r": "one graph on real devices",
