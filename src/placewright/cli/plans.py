@@ -108,7 +108,7 @@ def export(
         str | None,
         typer.Argument(
             metavar="MODEL",
-            help="The plan's model: what a device map or a pipeline costs, who reads what in dot and perfetto.",
+            help="The plan's model: what a device map or a pipeline costs, who reads what in perfetto.",
             show_default=False,
         ),
     ] = None,
