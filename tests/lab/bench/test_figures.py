@@ -1,8 +1,7 @@
-"""Figures: what they show, that labels cover nothing, and that their bytes depend on the results alone."""
+"""Figures: what they show, and that their bytes depend on the results alone."""
 
 import builtins
 import xml.etree.ElementTree as ElementTree
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -103,29 +102,6 @@ def test_a_line_is_over_the_graphs_that_all_its_points_have() -> None:
     assert points == [(1000, pytest.approx(10.0), 1), (5000, pytest.approx(20.0), 1)]
 
 
-def test_labels_cover_neither_each_other_nor_points() -> None:
-    from matplotlib.figure import Figure
-
-    from placewright.lab.bench.figure_labels import Label, place_labels
-    from placewright.lab.bench.figure_style import style
-
-    with style():
-        figure = Figure(figsize=(6, 4))
-        axes = figure.subplots()
-        points = [
-            (x + 0.03 * (index % 3), y) for index, (x, y) in enumerate(zip(range(12), [1, 1, 2] * 4, strict=True))
-        ]
-        axes.plot(*zip(*points, strict=True), "o")
-        place_labels(axes, [Label(x, y, f"solver {x:.2f}", "#000000") for x, y in points], [points])
-        figure.draw_without_rendering()
-        boxes = [box.get_window_extent() for text in axes.texts if (box := text.get_bbox_patch())]
-        assert len(boxes) == 12
-        for one, other in combinations(boxes, 2):
-            assert not one.overlaps(other)
-        for x, y in axes.transData.transform(points):
-            assert not any(box.contains(x, y) for box in boxes)
-
-
 def test_what_cannot_be_drawn_is_said_and_the_rest_is_drawn(tmp_path: Path, caplog: Any) -> None:
     rows = [row("a", "etf", 80), row("a", "brkga", 90, 5000)]
     folder = write_results(tmp_path / "r", rows)
@@ -136,15 +112,14 @@ def test_what_cannot_be_drawn_is_said_and_the_rest_is_drawn(tmp_path: Path, capl
     ]
 
 
-@pytest.mark.parametrize("package", ["matplotlib", "textalloc"])
 def test_without_what_draws_the_tables_are_there_and_the_extra_is_named(
-    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = write_results(tmp_path / "r", plausible_rows(2))
     present = builtins.__import__
 
     def without(name: str, *rest: object) -> object:
-        if name.split(".")[0] == package:
+        if name.split(".")[0] == "matplotlib":
             raise ImportError(name)
         return present(name, *rest)  # type: ignore[arg-type]
 

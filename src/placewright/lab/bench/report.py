@@ -81,7 +81,7 @@ def write_tables(sections: Sequence[Section], folder: Path) -> list[Path]:
 def write_figures(sections: Sequence[Section], figures: Collection[str], folder: Path) -> list[Path]:
     """`SUITE-figure-F.svg` and `.png`; a figure for which there is nothing to draw is left out with a warning.
 
-    Raises MissingExtraError without matplotlib or textalloc, InputError when they cannot be written.
+    Raises MissingExtraError without matplotlib, InputError when they cannot be written.
     """
 
     make_folder(folder)
@@ -113,7 +113,7 @@ _DRAWN_BY: dict[str, Callable[[ResultSet, Sequence[Summary]], Any]] = {
 def draw_figure(name: str, results: ResultSet, found: Sequence[Summary]) -> dict[str, bytes] | str:
     """Files of the figure by suffix, or why there is nothing to draw.
 
-    Raises MissingExtraError without matplotlib or textalloc.
+    Raises MissingExtraError without matplotlib.
     """
     with style():
         figure = _DRAWN_BY[name](results, found)
