@@ -25,7 +25,7 @@ test: $(VENV)/dev $(VENV)/system
 test-lab: $(VENV)/dev $(VENV)/system
 	$(BIN)/python -m pytest -m "lab and not long" -n 2 $(if $(COVERAGE),$(COVERED) --cov-append)
 
-# Without torch, Ray, a browser and tests that start processes.
+# Without torch, a browser and tests that start processes.
 test-fast: $(VENV)/dev
 	$(BIN)/python -m pytest -m "not long and not heavy" -n 2
 

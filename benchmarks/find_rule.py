@@ -32,8 +32,7 @@ from halving import Scored, halved
 from placewright.decoder import WITH_AFFINITIES
 from placewright.graph import Graph
 from placewright.importers.graph_set import read_graph_set
-from placewright.lab.datasets.headroom import PAPER_MACHINE
-from placewright.lab.datasets.problem_set import spread
+from placewright.lab.datasets.problem_set import PAPER_MACHINE, spread
 from placewright.lab.datasets.synthetic import interesting_graphs
 from placewright.lab.learning.regal.features import FEATURE_EVALUATIONS, Context, context_of, guided_search
 from placewright.lab.learning.rule.rule import (

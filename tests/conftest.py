@@ -34,9 +34,9 @@ def pytest_report_header() -> list[str]:
 
 
 #: What takes long to import; what starts processes of its own, where a test module names it itself; fixtures that do.
-HEAVY_PACKAGES = {"torch", "jax", "transformers", "ray", "playwright", "atheris"}
+HEAVY_PACKAGES = {"torch", "jax", "transformers", "playwright", "atheris"}
 PROCESSES = {"subprocess", "multiprocessing", "command_line.process"}
-HEAVY_FIXTURES = {"browser", "open_report", "ray_cluster"}
+HEAVY_FIXTURES = {"browser", "open_report"}
 
 
 def is_heavy(item: pytest.Item) -> bool:
@@ -68,22 +68,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if item.get_closest_marker("reference_data")]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
-
-
-@pytest.fixture(scope="module")
-def ray_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One of Ray's on this machine, of five cores, which the tests of a module share, as starting it takes seconds."""
-    pytest.importorskip("ray", reason="the ray extra is not installed")
-    from placewright.lab.ray_cluster import connect
-
-    # Ray writes a token there, which the process keeps for the next cluster.
-    (home := tmp_path_factory.getbasetemp() / "home").mkdir(exist_ok=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOME", str(home))
-        patch.setenv("RAY_worker_niceness", "0")  # otherwise whatever else runs here starves the actors
-        connection = connect("local", 5)
-        yield
-        connection.end([])
 
 
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")

@@ -33,7 +33,7 @@ ROWS = (
     {"api"},
     {"__init__", "cli", "__main__"},
     # The laboratory, which nothing of the product imports.
-    {"lab.__init__", "lab.actors", "lab.processes", "lab.ray_cluster", "lab.statistics", "lab.peers"},
+    {"lab.__init__", "lab.processes", "lab.statistics", "lab.peers"},
     {"lab.memory_levels"},
     {"lab.datasets"},
     {"lab.learning"},

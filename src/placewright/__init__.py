@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from placewright.api.frontiers import frontier
     from placewright.api.functions import inspect, load, plan, save
     from placewright.api.onnx_running import compile_onnx
-    from placewright.api.ordering import inductor_pass
     from placewright.api.questions import Plan
     from placewright.api.running import compile, profile
     from placewright.api.training_setups import alternatives, fits
@@ -54,7 +53,6 @@ __all__ = [
     "from_jax",
     "from_torch",
     "frontier",
-    "inductor_pass",
     "inspect",
     "load",
     "load_graph",
@@ -73,7 +71,6 @@ __all__ = [
 _MODULE_OF = {
     **dict.fromkeys(("inspect", "load", "plan", "save"), "placewright.api.functions"),
     **dict.fromkeys(("compile", "profile"), "placewright.api.running"),
-    "inductor_pass": "placewright.api.ordering",
     **dict.fromkeys(("Graph", "Op", "Tensor"), "placewright.graph"),
     **dict.fromkeys(("Device", "Link", "Machine"), "placewright.machine"),
     **dict.fromkeys(("load_graph", "save_graph"), "placewright.importers"),

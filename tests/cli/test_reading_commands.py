@@ -121,7 +121,6 @@ def test_check_names_what_does_not_match_in_another_graph(
     [
         ("perfetto", "plan.perfetto.json.gz"),
         ("csv", "plan.csv"),
-        ("dot", "plan.dot"),
         ("device-map", "plan.device-map.json"),
         ("memory-viz", "plan.memory-viz.pickle"),
         ("offsets", "plan.offsets.json"),

@@ -6,9 +6,6 @@ import csv
 import gzip
 import io
 import json
-import re
-import shutil
-import subprocess
 from collections import defaultdict
 from dataclasses import replace
 from itertools import pairwise
@@ -26,7 +23,6 @@ from placewright.api.functions import plan
 from placewright.export import TARGETS, export_plan
 from placewright.export.csv import to_bytes as to_csv
 from placewright.export.device_map import device_map
-from placewright.export.dot import to_bytes as to_dot
 from placewright.export.perfetto import _microseconds, write_run_trace
 from placewright.export.perfetto import to_bytes as to_perfetto
 from placewright.graph import Graph, Op, Tensor
@@ -77,7 +73,7 @@ def test_names_with_quotes_line_breaks_and_unicode_survive_every_target(target: 
 
 
 def test_an_unknown_target_is_refused_with_the_list_of_targets(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot export to 'excel': it is one of perfetto, csv, dot"):
+    with pytest.raises(InputError, match="cannot export to 'excel': it is one of perfetto, csv, device-map"):
         export_plan(small_plan(), "excel", tmp_path / "x")
 
 
@@ -264,23 +260,7 @@ def test_an_ordinary_name_is_its_own_cell() -> None:
         assert guarded(name) == unguarded(name) == name
 
 
-# --- dot -------------------------------------------------------------------------------------------------------------
-
-
-def test_dot_clusters_ops_by_device_and_dashes_transfers() -> None:
-    """a -> its transfer (position 2) -> c; d waited for the transfer of c (position 4), b for a."""
-    text = to_dot(small_plan()).decode()
-    assert 'label="gpu0"' in text
-    assert "p0 -> p2 [style=dashed" in text
-    assert "p2 -> p3 [style=dashed]" in text
-    assert "p0 -> p1;" in text
-
-
-def test_graphviz_reads_the_dot_file(tmp_path: Path) -> None:
-    if shutil.which("dot") is None:
-        pytest.skip("Graphviz is not installed")
-    (tmp_path / "plan.dot").write_bytes(to_dot(nasty_plan()))
-    assert subprocess.run(["dot", "-Tsvg", str(tmp_path / "plan.dot")], capture_output=True, check=True).stdout
+# --- who reads what --------------------------------------------------------------------------------------------------
 
 
 def flowing_graph() -> Graph:
@@ -297,33 +277,12 @@ def flowing_graph() -> Graph:
     return Graph(name="flow", ops=ops, tensors=tuple(tensors))
 
 
-def test_with_its_graph_dot_shows_the_data_flow_by_layer(tmp_path: Path) -> None:
-    """y reads x on its own device, z reads y's view on the other one, a MiB that crosses; z follows w."""
-    graph = flowing_graph()
-    found = plan(graph, "2xh100", pins={"x": 0, "y": 0, "w": 1, "z": 1}, evaluations=1)
-    export_plan(found, "dot", tmp_path / "flow.dot", graph=graph)
-    text = (tmp_path / "flow.dot").read_text()
-    place = {op.name: f"p{op.position}" for op in found.ops}
-    assert re.findall(r'label="(encoder\.\d|head.*)";', text) == ["encoder.0", "encoder.1", "head.out"]
-    assert f"{place['x']} -> {place['y']};" in text
-    assert f'{place["y"]} -> {place["z"]} [style=dashed, label="1.00 MiB"];' in text
-    assert f"{place['w']} -> {place['z']} [color=gray80" in text
-    assert text.count("->") == 3
-    if shutil.which("dot"):
-        subprocess.run(["dot", "-Tsvg", str(tmp_path / "flow.dot")], capture_output=True, check=True)
-
-
 def test_data_flow_of_another_graph_is_refused(tmp_path: Path) -> None:
     found = plan(flowing_graph(), "h100", evaluations=1)
     ops = flowing_graph().ops
     other = replace(flowing_graph(), ops=(*ops[:4], replace(ops[4], name="last")))
     with pytest.raises(InputError, match="1 op of the plan is not in the graph: z"):
-        export_plan(found, "dot", tmp_path / "flow.dot", graph=other)
-
-
-def test_dot_strings_are_closed_whatever_the_names() -> None:
-    text = to_dot(nasty_plan()).decode().replace("\\\\", "").replace('\\"', "")
-    assert all(line.count('"') % 2 == 0 for line in text.split("\n"))
+        export_plan(found, "perfetto", tmp_path / "flow.json", graph=other)
 
 
 # --- device map ------------------------------------------------------------------------------------------------------

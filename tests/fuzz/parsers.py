@@ -12,7 +12,6 @@ from placewright.graph import Graph
 from placewright.importers.costgraph import parse_costgraph
 from placewright.importers.hlo.program import parse_hlo
 from placewright.importers.json_graph import parse_json_graph
-from placewright.importers.msr_layer import parse_msr_layer
 from placewright.importers.onnx.model import parse_onnx
 from placewright.importers.stablehlo.program import parse_stablehlo
 from placewright.importers.stg import parse_stg
@@ -46,18 +45,6 @@ COSTGRAPH_BINARY = bytes.fromhex(
     "014201006009120d0d0000c03f12066d656d6f7279"
 )
 STG = b"2\n 0 0 0\n 1 5 1 0\n 2 7 2 0 1\n 3 0 2 1 2\n# the end\n"
-LAYERS_SEED = {
-    "maxSizePerFPGA": 1e9,
-    "maxFPGAs": 2,
-    "maxCPUs": 1,
-    "nodes": [
-        {"name": "a", "id": 1, "supportedOnFpga": 1, "cpuLatency": 2.5, "fpgaLatency": 0.5, "isBackwardNode": 0,
-         "colorClass": 1, "size": 8.0},
-        {"name": "b", "id": 4, "supportedOnFpga": 1, "cpuLatency": 1, "fpgaLatency": 0.1, "isBackwardNode": True,
-         "colorClass": 1, "size": 0.0},
-    ],
-    "edges": [{"sourceId": 1, "destId": 4, "cost": 0.25, "size": 1024.0}],
-}  # fmt: skip
 ONNX_MODELS = (
     """<ir_version: 8, opset_import: ["": 17, "own": 1]>
     g (float[2, 3] x, bool c) => (float[n] y) <float[3, 2] w = {1, 2, 3, 4, 5, 6}> {
@@ -83,7 +70,6 @@ PARSERS: dict[str, Callable[[bytes, str], Graph]] = {
     "json": parse_json_graph,
     "costgraph": parse_costgraph,
     "stg": parse_stg,
-    "layers": parse_msr_layer,
     "hlo": parse_hlo,
     "stablehlo": parse_stablehlo,
     "onnx": _parse_onnx,
@@ -106,8 +92,6 @@ def seeds(file_format: str) -> list[bytes]:
         return [_model(text).SerializeToString() for text in ONNX_MODELS]
     if file_format in SUFFIXES:
         return [path.read_bytes() for path in sorted(SEEDS.glob(f"*{SUFFIXES[file_format]}"))]
-    if file_format == "layers":
-        return [json.dumps(LAYERS_SEED).encode()]
     return [STG]
 
 

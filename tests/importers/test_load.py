@@ -12,7 +12,7 @@ from reference_data import FOLDER, needs_reference_data
 
 from placewright import cli, examples
 from placewright.importers import load_graph, save_graph
-from placewright.importers.formats import FORMATS, Contents, format_of, known_suffixes
+from placewright.importers.formats import FORMATS, known_suffixes
 from placewright.support.errors import InputError
 
 DOCUMENT = json.dumps({"schema_version": 1, "name": "g", "tensors": [], "ops": [{"name": "a", "kind": "other"}]})
@@ -82,16 +82,6 @@ def test_help_and_documents_name_every_format(capsys: pytest.CaptureFixture[str]
             for row in documented.splitlines()
             if row.startswith("| `.")
         ), each.title
-
-
-def test_of_formats_with_one_suffix_the_one_that_knows_the_contents_reads_it(tmp_path: Path) -> None:
-    layers = {"maxFPGAs": 1, "maxCPUs": 1, "maxSizePerFPGA": 9, "nodes": [], "edges": []}
-    packed = gzip.compress(json.dumps(layers).encode(), mtime=0)
-    for name in ("g.json.gz", "no_suffix"):
-        for data, title in ((packed, "layer graph"), (DOCUMENT.encode(), "Graph JSON")):
-            found = format_of(tmp_path / name, Contents(data, name))
-            assert found is not None
-            assert found.title == title
 
 
 @pytest.mark.parametrize("suffix", [".onnx", ".json", ".json.gz", ".pbtxt", ".pb", ".costgraph", ".stg", ""])

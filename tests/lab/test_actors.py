@@ -8,8 +8,7 @@ import time
 
 import pytest
 
-from placewright.lab.actors import Actor, ActorLostError, Actors, in_order
-from placewright.lab.processes import ProcessActors
+from placewright.lab.processes import ActorLostError, ProcessActor, ProcessActors, in_order
 from placewright.support.errors import InputError
 
 
@@ -48,7 +47,7 @@ class Doubler:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def ask(actors: Actors, actor: Actor, question: str) -> None:
+def ask(actors: ProcessActors, actor: ProcessActor, question: str) -> None:
     actors.get(actor.ask(question))
 
 

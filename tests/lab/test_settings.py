@@ -19,8 +19,6 @@ from placewright.lab.learning.egrl.settings import NetworkSettings as MapNetwork
 from placewright.lab.learning.environments.first_come import Noise
 from placewright.lab.learning.gdp.settings import GdpConfiguration, NetworkSettings
 from placewright.lab.learning.gdp.trainings import TRAININGS as GDP
-from placewright.lab.learning.learned_list.settings import LearnedListConfiguration
-from placewright.lab.learning.learned_list.trainings import TRAININGS as LEARNED_LIST
 from placewright.lab.learning.placers.colocrl import ColocRl
 from placewright.lab.learning.placers.controls import AnnealedPlacement, EvolvedPlacement, RandomPlacement
 from placewright.lab.learning.placers.gdp import Gdp
@@ -30,7 +28,7 @@ from placewright.lab.learning.placers.post import Post
 from placewright.lab.learning.placers.spotlight import Spotlight
 from placewright.lab.learning.regal.trainings import RegalTraining
 from placewright.lab.peers.annealing import Annealing
-from placewright.lab.peers.cp_sat import CpSat, CpWindows
+from placewright.lab.peers.cp_sat import CpSat
 from placewright.lab.peers.graph_partition import GP_DFS
 from placewright.lab.peers.local_search import LocalSearch
 from placewright.support.errors import InputError
@@ -40,7 +38,6 @@ WRONG: list[tuple[Any, dict[str, list[Any]]]] = [
     (Annealing(), {"keys_per_move": [0, 10**7], "last_temperature": [0.0]}),
     (Annealing(), {"first_temperature": [1e-9, math.inf, math.nan]}),
     (CpSat(), {"warm_evaluations": [0], "effort": [0.0], "workers": [0]}),
-    (CpWindows(), {"warm_share": [0.0, 1.0], "effort": [0.0], "total_effort": [-1.0]}),
     (GP_DFS, {"imbalance": [-0.1, 1.0, math.nan]}),
     (LocalSearch(), {"starts": [0], "device_share": [1.5, math.nan], "reach": [0, 2**31]}),
     (Post(), {"batch": [1], "elite": [0.0], "exploration": [1.0]}),
@@ -59,8 +56,6 @@ WRONG: list[tuple[Any, dict[str, list[Any]]]] = [
     (EvolutionSettings(), {"population": [1], "elite_share": [2], "mode": ["papr"]}),
     (Noise(), {"deviation": [-1.0, math.nan], "failures": [1.0]}),
     (GDP["2xp100"], {"samples": [1], "epochs": [0], "clip": [1.0], "entropy": [-1.0], "imitation_steps": [1]}),
-    (LearnedListConfiguration(), {"hidden": [0, 65], "window": [0], "parts": [()]}),
-    (LEARNED_LIST["step-time"], {"samples": [1], "evaluations": [0], "deviation": [0.0], "machines": [()]}),
     (
         RegalTraining(policy=SMALL, evaluations=500, samples=3),
         {

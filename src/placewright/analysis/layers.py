@@ -60,13 +60,6 @@ def _middle(layers: Iterable[Sequence[ScheduledOp]]) -> int:
     return positions[len(positions) // 2]
 
 
-def layer_name(module: str) -> str:
-    """The layer a module belongs to: "encoder.layer.3" of "encoder.layer.3.output", "bert.embeddings" of
-    "bert.embeddings.words"; "" for no module."""
-    name, number = _layer_of(module)
-    return _label(name, [number])
-
-
 def _layer_of(module: str) -> tuple[str, int]:
     """("encoder.layer", 3) of "encoder.layer.3.output"; ("bert.embeddings", -1) of "bert.embeddings.words"."""
     parts = module.split(".")

@@ -30,16 +30,20 @@ ENTRY_POINTS = "placewright.commands"
 class FileKind:
     """A kind of file that commands take where they take plans: each is given the file.
 
-    name: as the file says it (`kind_in`). explain: also the name of an op, and its model. check: also the model and its
+    name: as the file says it (`kind_in`). check: also the model and its
     open dimensions. targets: by name, the content of an export.
     """
 
     name: str
     show: Callable[[Path], Found]
-    explain: Callable[[Path, str | None, str | None], Found]
-    diff: Callable[[Path, Path], Found]
+    explain: Callable[[Path], Found]
     check: Callable[[Path, str, Mapping[str, int]], tuple[Check, Iterable[RenderableType | None]]]
     targets: Mapping[str, Callable[[Path], bytes]]
+
+    @property
+    def title(self) -> str:
+        """What sentences call it."""
+        return self.name.replace("-", " ")
 
 
 @dataclass(frozen=True, kw_only=True)

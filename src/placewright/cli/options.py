@@ -43,15 +43,6 @@ Plugins = Annotated[
         "--plugin", metavar="FILE.py", help="A file that registers own methods (docs/own-methods.md); repeatable."
     ),
 ]
-RayAddress = Annotated[
-    str | None,
-    typer.Option(
-        "--ray",
-        metavar="ADDRESS",
-        help="As many actors of a Ray cluster instead: auto, HOST:PORT, ray://HOST:PORT, or local for one of its own.",
-        show_default=False,
-    ),
-]
 Evaluations = Annotated[
     int | None, typer.Option(metavar="N", help="Budget; reproducible. By default about a second's.")
 ]

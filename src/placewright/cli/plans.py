@@ -52,7 +52,9 @@ def explain(
     from placewright.terminal.op_tables import op_tables
 
     if kind := kind_of(plan_file):
-        print_found(*kind.explain(plan_file, op, model), as_json)
+        if op is not None:
+            raise InputError(f"'{plan_file}' is a {kind.title}, which is explained as a whole")
+        print_found(*kind.explain(plan_file), as_json)
         return 0
     plan = read_plan(plan_file)
     if op is not None:
@@ -71,18 +73,14 @@ def diff(
     ],
     as_json: Json = False,
 ) -> int:
-    """Two plans, or two memory maps, for one graph side by side."""
+    """Two plans for one graph side by side."""
     from placewright.analysis.comparison import compare
     from placewright.plans.file import read_plan
     from placewright.terminal.diff_tables import diff_tables
 
-    kind = kind_of(first)
-    if kind is not None and kind == kind_of(second):
-        print_found(*kind.diff(first, second), as_json)
-    else:
-        plans = read_plan(first), read_plan(second)
-        changed = compare(*plans)
-        print_found(changed, diff_tables(*plans, changed), as_json)
+    plans = read_plan(first), read_plan(second)
+    changed = compare(*plans)
+    print_found(changed, diff_tables(*plans, changed), as_json)
     return 0
 
 
@@ -110,7 +108,7 @@ def export(
         str | None,
         typer.Argument(
             metavar="MODEL",
-            help="The plan's model: what a device map or a pipeline costs, who reads what in dot and perfetto.",
+            help="The plan's model: what a device map or a pipeline costs, who reads what in perfetto.",
             show_default=False,
         ),
     ] = None,
@@ -137,8 +135,8 @@ def export(
     check_outputs({"--output": path}, inputs=[plan_file, model])
     if kind := kind_of(plan_file):
         if to not in kind.targets:
-            what, targets = kind.name.replace("-", " "), " or ".join(kind.targets)
-            raise InputError(f"'{plan_file}' is a {what}, which is exported to {targets}, not to {to}")
+            targets = " or ".join(kind.targets)
+            raise InputError(f"'{plan_file}' is a {kind.title}, which is exported to {targets}, not to {to}")
         write_atomically(path, kind.targets[to](plan_file))
         emit(str(path))
         return 0

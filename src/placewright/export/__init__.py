@@ -1,4 +1,4 @@
-"""Plans in the formats of other tools: Perfetto, spreadsheets, Graphviz, accelerate, PyTorch's memory viewer, ONNX."""
+"""Plans in the formats of other tools: Perfetto, spreadsheets, accelerate, PyTorch's memory viewer, ONNX."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from placewright.export import csv, device_map, dot, memory_viz, offsets, onnx_model, perfetto, pipelining
+from placewright.export import csv, device_map, memory_viz, offsets, onnx_model, perfetto, pipelining
 from placewright.export.map_cost import judge_map, judgement_words, objections
 from placewright.export.split_cost import judge_split, split_objections, split_words
 from placewright.graph import Graph
@@ -70,12 +70,6 @@ TARGETS: Mapping[str, Target] = MappingProxyType(
             packs=True,
         ),
         "csv": Target(suffix=".csv", summary="a row per op and transfer", write=csv.to_bytes),
-        "dot": Target(
-            suffix=".dot",
-            summary="a drawing for Graphviz",
-            write=dot.to_bytes,
-            write_with_graph=dot.flow_to_bytes,
-        ),
         "device-map": Target(
             suffix=".device-map.json",
             summary="whole modules to devices, for accelerate",
@@ -132,9 +126,9 @@ def export_plan(
         ends in .csv or .csv.gz.
     graph
         What the plan is for, or its file; by default the file that it was made from, unless that is Python code, which
-        is named here or not run. "dot" and "perfetto" show who reads what in a graph that is given, otherwise what each
-        step waited for. "device-map" and "pipelining" need the graph, "onnx" its file. A device map and a split do not
-        hold the whole plan: it is planned anew under them, and what speaks against them is logged as warnings.
+        is named here or not run. "perfetto" shows who reads what in a graph that is given, otherwise what each step
+        waited for. "device-map" and "pipelining" need the graph, "onnx" its file. A device map and a split do not hold
+        the whole plan: it is planned anew under them, and what speaks against them is logged as warnings.
     alignment
         Of "offsets": all are multiples of this power of two, in bytes; by default 64.
 

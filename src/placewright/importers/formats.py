@@ -11,7 +11,6 @@ from pathlib import Path
 
 from placewright.graph import Graph
 from placewright.importers.json_graph import GZIP_MAGIC, parse_json_graph, unpack
-from placewright.importers.msr_layer import is_layer_graph, parse_msr_layer
 
 
 @dataclass(frozen=True)
@@ -82,12 +81,6 @@ FORMATS = (
         suffixes=(".mlir",),
         recognised=lambda contents: contents.data.startswith(b"ML\xefR") or b"stablehlo." in contents.data[:1_000_000],
         parse=_parsed_by("stablehlo.program", "parse_stablehlo"),
-    ),
-    Format(
-        title="layer graph",
-        suffixes=(".json", ".json.gz"),
-        recognised=lambda contents: contents.may_be_json and is_layer_graph(contents.text),
-        parse=lambda contents: parse_msr_layer(contents.text, contents.name),
     ),
     Format(
         title="Graph JSON",

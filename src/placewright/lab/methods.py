@@ -8,8 +8,6 @@ from functools import partial
 
 from placewright.lab.learning.gdp.policy import GdpPolicy
 from placewright.lab.learning.guided import Regal
-from placewright.lab.learning.learned_list.policy import LearnedListPolicy
-from placewright.lab.learning.learned_list.solver import LearnedList
 from placewright.lab.learning.placer import Placer
 from placewright.lab.learning.placers.colocrl import COLOCRL_PAPER, ColocRl
 from placewright.lab.learning.placers.controls import (
@@ -29,7 +27,7 @@ from placewright.lab.learning.random_splits import RANDOM_SPLITS_LAZY, RandomSpl
 from placewright.lab.learning.regal.features import FEATURE_EVALUATIONS
 from placewright.lab.peers.annealing import Annealing
 from placewright.lab.peers.brkga import BRKGA_BETAS, BRKGA_BY_DECODER, TUNED_BRKGA, Brkga
-from placewright.lab.peers.cp_sat import CP_SAT_COLD, CpSat, CpWindows
+from placewright.lab.peers.cp_sat import CP_SAT_COLD, CpSat
 from placewright.lab.peers.graph_partition import GP_DFS, METIS_DFS
 from placewright.lab.peers.local_search import STRONG_LOCAL_SEARCH, LocalSearch
 from placewright.lab.peers.m_etf import MemoryEtf
@@ -116,10 +114,6 @@ def _placer_with(placer: Gdp, policy: Policy) -> Method | None:
     return placer.with_policy(policy) if isinstance(policy, GdpPolicy) else None
 
 
-def _learned_list_with(policy: Policy) -> Method | None:
-    return LearnedList(policy=policy) if isinstance(policy, LearnedListPolicy) else None
-
-
 def _entries() -> Iterator[MethodEntry]:
     """In the order in which they are listed."""
     yield _peer(Brkga(), "REGAL's genetic algorithm over its paper's decoder")
@@ -140,12 +134,6 @@ def _entries() -> Iterator[MethodEntry]:
     yield _peer(RANDOM_SPLITS_LAZY, "the same with transfers right before use")
     for placer in PLACERS.values():
         yield _placer(placer, _PLACERS[placer.name])
-    yield MethodEntry(
-        method=LearnedList(),
-        kind="guided",
-        summary="list scheduling of clusters of ops by a score that was learned",
-        with_policy=_learned_list_with,
-    )
     yield _peer(MemoryTopo(), "Baechi's balanced memory in topological order (Jeon et al. 2020)")
     yield _peer(MemoryEtf(), "Baechi's earliest task first within memory (Jeon et al. 2020)")
     yield _peer(MemorySct(), "Baechi's small communication times within memory (Jeon et al. 2020)", "the extra levels")
@@ -164,7 +152,6 @@ def _entries() -> Iterator[MethodEntry]:
         yield _placer(control, summary)
     yield _peer(CpSat(), "constraint programming over the whole problem, for small graphs", "the extra cp")
     yield _peer(CP_SAT_COLD, "the same without a warm start", "the extra cp")
-    yield _peer(CpWindows(), "constraint programming over one window of the schedule after another", "the extra cp")
     yield MethodEntry(
         method=Placer(),
         kind="guided",

@@ -1,4 +1,4 @@
-"""Actors that are processes of this machine, and processes that work for another."""
+"""Actors: objects that are asked and answer, in other processes of this machine, which end with it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
@@ -16,9 +17,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
-from placewright.lab.actors import Actor, ActorLostError, Actors, Pending
 from placewright.support.errors import InputError
 
 #: Read by OpenBLAS, which numpy's wheels come with.
@@ -27,13 +27,20 @@ _THREADS_FOR_PRODUCTS = "OPENBLAS_NUM_THREADS"
 _STARTING = threading.Lock()
 
 
-class ProcessActors(Actors):
+class ActorLostError(Exception):
+    """An actor has died; the message says how: "was killed by signal 9"."""
+
+
+class ProcessActors:
     """Processes that start afresh, as PyTorch does not survive a fork amid its threads, and end with this one. Each
     stands behind a pipe of its own, so that one that dies is known."""
 
     def __init__(self) -> None:
         self._context = multiprocessing.get_context("spawn")
         self._made: list[ProcessActor] = []
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for actor in self._made:
@@ -42,6 +49,7 @@ class ProcessActors(Actors):
             self.end(self._made[-1])
 
     def make(self, kind: Callable[..., Any], *arguments: Any) -> ProcessActor:
+        """An actor that is kind(*arguments). Raises InputError where there cannot be one more."""
         try:
             # The first process would start it, and with it hear Ctrl-C again.
             start_resource_tracker()
@@ -54,29 +62,22 @@ class ProcessActors(Actors):
         self._made.append(actor := ProcessActor(process, ours))
         return actor
 
-    def get(self, pending: Pending) -> Any:
+    def get(self, pending: ProcessActor) -> Any:
+        """The answer, when it is there. What goes wrong in an actor is raised here as itself, a death as
+        ActorLostError."""
         return pending.answer()
 
-    def first(self, pending: Sequence[Pending], seconds: float | None = None) -> int | None:
+    def first(self, pending: Sequence[ProcessActor], seconds: float | None = None) -> int | None:
+        """Which of them is there first, or will never be; None where none is in that time."""
         ready = wait([actor.connection for actor in pending], seconds)
         return next((place for place, actor in enumerate(pending) if actor.connection in ready), None)
 
-    def end(self, actor: Actor) -> None:
-        assert isinstance(actor, ProcessActor)
+    def end(self, actor: ProcessActor) -> None:
+        """Ends it, whatever it does."""
         self._made.remove(actor)
         actor.process.terminate()
         actor.process.join()
         actor.connection.close()
-
-
-def actors_at(ray: str | None, number: int) -> Actors:
-    """Actors of the Ray cluster at that address, so many at most; without one processes of this machine. Raises
-    MissingExtraError without Ray, and what `RayActors` does."""
-    if ray is None:
-        return ProcessActors()
-    from placewright.lab.ray_cluster import RayActors
-
-    return RayActors(ray, number)
 
 
 class ProcessActor:
@@ -85,7 +86,8 @@ class ProcessActor:
     def __init__(self, process: BaseProcess, connection: Connection) -> None:
         self.process, self.connection = process, connection
 
-    def ask(self, question: str, *arguments: Any) -> Pending:
+    def ask(self, question: str, *arguments: Any) -> ProcessActor:
+        """Calls its method of that name. It is asked again when it has answered."""
         with suppress(BrokenPipeError, ConnectionResetError):  # that it died is told by `answer`
             self.connection.send((question, arguments))
         return self
@@ -101,6 +103,26 @@ class ProcessActor:
         if error is not None:
             raise error
         return answer
+
+
+def in_order(
+    actors: ProcessActors, workers: Sequence[ProcessActor], question: str, shared: Any, jobs: Sequence[Any]
+) -> Iterator[Any]:
+    """Answers to question(shared, job), in the order of the jobs. Each of the workers has one at a time."""
+    idle, waiting = list(workers), deque(enumerate(jobs))
+    asked: list[tuple[int, ProcessActor, ProcessActor]] = []
+    answers: dict[int, Any] = {}
+    for number in range(len(jobs)):
+        while number not in answers:
+            while idle and waiting:
+                which, job = waiting.popleft()
+                asked.append((which, worker := idle.pop(), worker.ask(question, shared, job)))
+            place = actors.first([pending for *_, pending in asked])
+            assert place is not None
+            which, worker, pending = asked.pop(place)
+            answers[which] = actors.get(pending)
+            idle.append(worker)
+        yield answers.pop(number)
 
 
 def _serve(kind: Callable[..., Any], arguments: tuple[Any, ...], connection: Connection) -> None:

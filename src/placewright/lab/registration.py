@@ -3,16 +3,12 @@ group `placewright.extensions`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from placewright.lab.learning.egrl.policy import EGRL
 from placewright.lab.learning.egrl.solvers import MAP_LEARNERS, learner_with, zero_shot
 from placewright.lab.learning.gdp import trainings as gdp_trainings
 from placewright.lab.learning.gdp.policy import GdpPolicy
-from placewright.lab.learning.learned_list.policy import LearnedListPolicy
-from placewright.lab.learning.learned_list.solver import LearnedList
 from placewright.lab.learning.regal import trainings as regal_trainings
 from placewright.lab.learning.regal.policy import RegalPolicy
 from placewright.lab.learning.rule.policy import found_rule, rule_names
@@ -22,25 +18,11 @@ from placewright.lab.methods import ENTRIES
 from placewright.methods.policies import NAMED_POLICIES, PolicyFamily, add_families
 from placewright.methods.table import add_methods
 
-
-def _learned_list_trainings() -> Mapping[str, Any]:
-    from placewright.lab.learning.learned_list.trainings import TRAININGS
-
-    return TRAININGS
-
-
 add_methods(ENTRIES)
 add_families(
     PolicyFamily(name="regal", read=RegalPolicy.read, trainings=lambda: regal_trainings.TRAININGS),
     PolicyFamily(name="gdp", read=GdpPolicy.read, trainings=lambda: gdp_trainings.TRAININGS, algorithm="PPO"),
     EGRL,
-    PolicyFamily(
-        name="learned-list",
-        read=LearnedListPolicy.read,
-        trainings=_learned_list_trainings,
-        algorithm="evolution",
-        first_of_auto=lambda policy: LearnedList(policy=policy),
-    ),
 )
 NAMED_POLICIES.update({name: partial(named_policy, name) for name in shipped_names()})
 NAMED_POLICIES.update({name: partial(found_rule, name) for name in rule_names()})

@@ -144,8 +144,8 @@ def _load_entry_point(entry: EntryPoint) -> None:
         raise InputError(f"{label} has a method of another name; both must be the same")
 
 
-#: The first names it, and a policy is given as such, to `auto` as what comes first.
-_NOT_SET = frozenset({"name", "policy", "first"})
+#: The first names it, and a policy is given as such.
+_NOT_SET = frozenset({"name", "policy"})
 #: Is no value that one could write down.
 _NOT_LISTED = frozenset({"time_of"})
 

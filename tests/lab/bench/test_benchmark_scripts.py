@@ -20,7 +20,6 @@ SCRIPTS = ROOT / "benchmarks"
 #: Imported by the others, or run by one of them.
 PARTS = {
     "captured_steps",
-    "decoder_graphs",
     "exact_reruns",
     "halving",
     "large_graphs",
@@ -44,13 +43,11 @@ TINY = {
     "action_figures": ["SUITE", "runtime-synthetic-lazy", "OUT", "--take", "1"],
     "against": ["INSTALLED", "--ops", "40", "--rounds", "1"],
     "bounds": ["GRAPHS", "2xideal/free", "step-time", "order", "--every", "2"],
-    "decoder_offload": ["--models", "codellama-34b:64:4096", "--seconds", "0.1"],
     "default_budget": ["--graphs", "GRAPHS"],
     "gdp": ["OUT", "--quick"],
     "find_rule": ["rule-x", "--candidates", "8", "--take", "2", "--evaluations", "450", "--out", "OUT"],
     "large_search": ["--ops", "60", "--evaluations", "200"],
     "large_suites": ["OUT", "--sizes", "1000", "--synthetic", "1"],
-    "learned_list": ["OUT", "--graphs", "GRAPHS", "--above", "0", "--seconds", "0.05"],
     "memory_levels": ["--networks", "resnet18-int8", "--seconds", "0.2", "--proof-seconds", "0.5"],
     "process": ["--rounds", "1", "--ops", "100"],
     "run_onnx": ["squeezenet", "--steps", "1"],

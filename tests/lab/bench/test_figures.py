@@ -1,8 +1,7 @@
-"""Figures: what they show, that labels cover nothing, and that their bytes depend on the results alone."""
+"""Figures: what they show, and that their bytes depend on the results alone."""
 
 import builtins
 import xml.etree.ElementTree as ElementTree
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from bench_rows import plausible_rows, results_of, row, write_results
 
 from placewright.lab.bench.figure_histogram import bin_edges, main_settings
 from placewright.lab.bench.figure_limits import lines_by_solver
-from placewright.lab.bench.figure_seconds import Point, format_seconds, front
 from placewright.lab.bench.figure_topology import improvements_by_topology
 from placewright.lab.bench.report import draw_figure, read_report, write_figures
 from placewright.lab.bench.rows import Row
@@ -20,7 +18,7 @@ from placewright.lab.bench.summaries import summaries
 from placewright.lab.commands.bench_report import report
 from placewright.support.errors import MissingExtraError
 
-FIGURES = ("2", "3", "seconds")
+FIGURES = ("2", "3")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -104,83 +102,24 @@ def test_a_line_is_over_the_graphs_that_all_its_points_have() -> None:
     assert points == [(1000, pytest.approx(10.0), 1), (5000, pytest.approx(20.0), 1)]
 
 
-def test_the_front_is_what_no_other_point_beats_in_both() -> None:
-    a, b, c, d = (
-        Point(SolverSetting(name), seconds, gap, 1)
-        for name, seconds, gap in [("a", 1.0, 9.0), ("b", 2.0, 9.0), ("c", 3.0, 4.0), ("d", 4.0, 5.0)]
-    )
-    assert front([d, c, b, a]) == [a, c]
-
-
-def test_every_setting_is_named_in_the_figure_of_seconds() -> None:
-    rows = plausible_rows(4)
-    texts = texts_of(drawn("seconds", rows)["svg"])
-    for name in ("etf", "heft", "segment-fill", "cp-sat 60 s", "brkga 50K", "superstep-annealing 500K", "auto 5K"):
-        assert name in texts
-    # Limits on lines: 1K of two solvers, 5K of four, whose last points carry the names.
-    assert (texts.count("1K"), texts.count("5K"), texts.count("10K")) == (2, 4, 2)
-
-
-def test_a_setting_on_fewer_graphs_is_marked_in_the_figure_of_seconds() -> None:
-    rows = [row("a", "etf", 90), row("b", "etf", 90), row("a", "cp-sat", 80, time_limit_s=60.0)]
-    texts = texts_of(drawn("seconds", rows)["svg"])
-    assert "etf" in texts
-    assert "cp-sat 60 s (1 graph)" in texts
-
-
-def test_a_setting_without_a_gap_stands_on_the_line_of_no_gap() -> None:
-    rows = [row("a", "etf", 80, bound=80), row("a", "dfs", 160, bound=80)]
-    assert {"etf", "dfs", "0%"} <= set(texts_of(drawn("seconds", rows)["svg"]))
-    assert "0%" in texts_of(drawn("seconds", rows[:1])["svg"])
-
-
-def test_labels_cover_neither_each_other_nor_points() -> None:
-    from matplotlib.figure import Figure
-
-    from placewright.lab.bench.figure_labels import Label, place_labels
-    from placewright.lab.bench.figure_style import style
-
-    with style():
-        figure = Figure(figsize=(6, 4))
-        axes = figure.subplots()
-        points = [
-            (x + 0.03 * (index % 3), y) for index, (x, y) in enumerate(zip(range(12), [1, 1, 2] * 4, strict=True))
-        ]
-        axes.plot(*zip(*points, strict=True), "o")
-        place_labels(axes, [Label(x, y, f"solver {x:.2f}", "#000000") for x, y in points], [points])
-        figure.draw_without_rendering()
-        boxes = [box.get_window_extent() for text in axes.texts if (box := text.get_bbox_patch())]
-        assert len(boxes) == 12
-        for one, other in combinations(boxes, 2):
-            assert not one.overlaps(other)
-        for x, y in axes.transData.transform(points):
-            assert not any(box.contains(x, y) for box in boxes)
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(100.0, "100 s"), (1.0, "1 s"), (0.01, "10 ms"), (1e-6, "1 µs")])
-def test_ticks_of_time_are_in_the_unit_that_fits(seconds: float, text: str) -> None:
-    assert format_seconds(seconds) == text
-
-
 def test_what_cannot_be_drawn_is_said_and_the_rest_is_drawn(tmp_path: Path, caplog: Any) -> None:
-    folder = write_results(tmp_path / "r", [row("a", "etf", 80), row("a", "dfs", 90)])
+    rows = [row("a", "etf", 80), row("a", "brkga", 90, 5000)]
+    folder = write_results(tmp_path / "r", rows)
     written = write_figures(read_report([folder], []), FIGURES, tmp_path / "out")
-    assert [path.name for path in written] == ["toy-figure-seconds.svg", "toy-figure-seconds.png"]
+    assert [path.name for path in written] == ["toy-figure-2.svg", "toy-figure-2.png"]
     assert caplog.messages == [
-        "toy: no figure 2: nothing was run beside BRKGA 5K on the same graphs",
         "toy: no figure 3: no solver ran under several evaluation limits on graphs that BRKGA 5K ran on",
     ]
 
 
-@pytest.mark.parametrize("package", ["matplotlib", "textalloc"])
 def test_without_what_draws_the_tables_are_there_and_the_extra_is_named(
-    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = write_results(tmp_path / "r", plausible_rows(2))
     present = builtins.__import__
 
     def without(name: str, *rest: object) -> object:
-        if name.split(".")[0] == package:
+        if name.split(".")[0] == "matplotlib":
             raise ImportError(name)
         return present(name, *rest)  # type: ignore[arg-type]
 

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -79,52 +75,6 @@ def test_bad_options_get_a_sentence(
     assert run(["train", "regal", "--data", str(data), "-o", str(tmp_path / "run"), *options]) == 2
     assert sentence in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
-
-
-def test_a_head_that_does_not_answer_gets_a_sentence_at_once(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("ray", reason="the ray extra is not installed")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    address = f"127.0.0.1:{port}"
-    assert run(["train", "regal", "--data", str(data), "-o", str(tmp_path / "run"), "--ray", address]) == 2
-    assert f"there is no Ray cluster to use at '{address}': " in capsys.readouterr().err
-
-
-def test_a_cluster_that_does_not_answer_gets_a_sentence(data: Path, tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="the ray extra is not installed")
-    # A process of its own: after a client has failed, Ray starts no cluster in that process any more.
-    code = """
-import sys
-from placewright.cli import run
-from ray.util.client import worker
-worker.INITIAL_TIMEOUT_SEC = worker.MAX_TIMEOUT_SEC = 0
-sys.exit(run(sys.argv[1:]))
-"""
-    train = ["train", "regal", "--data", str(data), "-o", str(tmp_path / "run"), "--ray", "ray://127.0.0.1:1"]
-    ended = subprocess.run([sys.executable, "-c", code, *train], capture_output=True, text=True, check=False)
-    sentence = "there is no Ray cluster to use at 'ray://127.0.0.1:1': ray client connection timeout"
-    assert (ended.returncode, ended.stderr) == (2, f"placewright: error: {sentence}\n")
-
-
-def test_a_cluster_of_the_trainings_own_ends_with_it(data: Path, tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="the ray extra is not installed")
-    train = ["train", "regal", "--data", str(data), "-o", str(tmp_path / "run"), "--steps", "1", "--processes", "1"]
-    policy = tmp_path / "run" / "best.safetensors"
-    with tempfile.TemporaryDirectory(prefix="ray") as temporary:  # a short path, as it holds sockets
-        ended = subprocess.run(
-            [sys.executable, "-m", "placewright", *train, "--ray", "local"],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "HOME": str(tmp_path), "RAY_TMPDIR": temporary},  # Ray writes a token there
-        )
-        assert (ended.returncode, ended.stdout) == (0, f"policy: {policy}\n"), ended.stderr
-        assert read_policy(policy).record["step"] == 1
-        for process in Path("/proc").glob("[0-9]*/cmdline"):
-            with suppress(OSError):  # another that has ended since
-                assert temporary.encode() not in process.read_bytes()
 
 
 def test_ctrl_c_says_what_is_usable_and_how_to_go_on(

@@ -9,8 +9,8 @@ from instances import graph_of
 from placewright.costs import estimate_costs
 from placewright.importers import load_graphs, save_graph
 from placewright.importers.graph_set import write_graph_set
-from placewright.lab.datasets.headroom import PAPER_MACHINE
 from placewright.lab.datasets.pack import pack
+from placewright.lab.datasets.problem_set import PAPER_MACHINE
 from placewright.lab.datasets.synthetic import random_graph
 from placewright.machines import load_machine
 from placewright.support.errors import InputError

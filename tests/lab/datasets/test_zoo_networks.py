@@ -13,13 +13,16 @@ from placewright.support.errors import InputError, MissingExtraError
 
 pytest.importorskip("torch", reason="the zoo is written in PyTorch")
 
+from placewright.costs import estimate_costs
 from placewright.graph import Graph
+from placewright.importers.torch.module import from_torch
 from placewright.lab.datasets.zoo import libraries, random_wiring
 from placewright.lab.datasets.zoo.capture import built, capture_network
 from placewright.lab.datasets.zoo.catalogue import all_networks
 from placewright.lab.datasets.zoo.libraries import LIBRARIES, OWN, built_module
 from placewright.lab.datasets.zoo.network import Mode, Network
 from placewright.lab.datasets.zoo.objectives import Supervised, squared_error
+from placewright.machines import load_machine
 
 if missing := [library for library in LIBRARIES if importlib.util.find_spec(library) is None]:
     pytest.skip(f"networks of the zoo come from {missing[0]}", allow_module_level=True)
@@ -181,3 +184,32 @@ def test_a_supervised_module_returns_its_output_or_in_training_its_loss() -> Non
     image = torch.full((2, 3), 2.0)
     assert model.train()(image) == 4.0
     assert model.eval()(image).shape == (2, 3)
+
+
+def test_a_captured_network_keeps_what_scheduling_needs_and_nothing_else() -> None:
+    network = NETWORKS["lenet5"]
+    graph = capture_network(network, "training")
+    model, arguments = network.build()
+    whole = from_torch(model, arguments, training=True, optimizer="adam")
+    times = estimate_costs(whole, load_machine("1xp100")).time_ns[:, 0].tolist()
+    # The papers' machine launches nothing: an op's time holds its launch of 5 us in place of the gap of 1.5 us.
+    assert [op.time_ns for op in graph.ops] == [time and time + 5_000 - 1_500 for time in times]
+    alone = capture_network(network, "training", launches=False)
+    assert [op.time_ns for op in alone.ops] == times
+    for new, old in zip(graph.ops, whole.ops, strict=True):
+        kept = (new.kind, new.inputs, new.outputs, new.controls, new.phase, new.workspace_bytes)
+        assert kept == (old.kind, old.inputs, old.outputs, old.controls, old.phase, old.workspace_bytes)
+        assert (new.target, new.module, new.source, dict(new.attributes)) == ("", "", "", {})
+    for tensor, before in zip(graph.tensors, whole.tensors, strict=True):
+        held = (tensor.size_bytes, tensor.role, tensor.alias_of, tensor.is_output)
+        assert held == (before.size_bytes, before.role, before.alias_of, before.is_output)
+        assert (tensor.shape, tensor.dtype) == (None, None)
+    names = (graph.name, graph.ops[1].name, graph.tensors[1].name)
+    assert names == ("lenet5-training", f"{graph.ops[1].kind}1", "t1")
+    assert graph.metadata == {
+        "network": "lenet5",
+        "family": network.family,
+        "library": "placewright",
+        "mode": "training",
+        "device": "p100",
+    }

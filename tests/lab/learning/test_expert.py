@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from placewright.decoder import DecoderName
-from placewright.lab.datasets.headroom import PAPER_MACHINE
+from placewright.lab.datasets.problem_set import PAPER_MACHINE
 from placewright.lab.datasets.synthetic import random_graph
 from placewright.lab.learning.environments.guided_search import GuidedSearch
 from placewright.lab.learning.regal.actions import ActionSpace, beta_parameters

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from lab.learning.networks import random_policy
 
 from placewright.lab.bench.plan_rows import training_of
-from placewright.lab.learning.learned_list.policy import untrained
-from placewright.lab.learning.learned_list.settings import LearnedListConfiguration
 from placewright.methods.policy_file import find_policy
 
 
@@ -43,5 +43,5 @@ def test_shipped_policies_say_how_they_were_trained() -> None:
 
 def test_a_family_has_an_algorithm_of_its_own() -> None:
     record = {"step": 440, "training": {"imitation_steps": 40}}
-    policy = replace(untrained(LearnedListConfiguration()), record=record)
-    assert training_of(policy) == "imitation, then evolution"
+    policy: Any = SimpleNamespace(family="gdp", weights={"w": np.zeros(1)}, record=record)
+    assert training_of(policy) == "imitation, then PPO"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from lab.learning.networks import random_policy
 
-from placewright.lab.datasets.headroom import PAPER_MACHINE
+from placewright.lab.datasets.problem_set import PAPER_MACHINE
 from placewright.lab.datasets.synthetic import random_graph
 from placewright.lab.learning.guided import Regal
 from placewright.lab.learning.regal.expert import affinity_actions

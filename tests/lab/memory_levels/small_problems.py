@@ -125,12 +125,3 @@ def overwriting_graph(seed: int, num_ops: int = 14) -> Graph:
         graph.add_op(f"op{number}", kind, inputs=read, outputs=made, time_ns=time_ns, attributes={"function": "sgd"})
         known += made
     return graph.build()
-
-
-def hostile_graph() -> Graph:
-    """Whose names try to be markup."""
-    graph = GraphBuilder("<b>net</b>")
-    made = graph.add_tensor("<b>made</b>", size_bytes=10)
-    weight = graph.add_tensor('"><b>weight', size_bytes=20, role="parameter")
-    graph.add_op("<b>op</b>", "matmul", inputs=[weight], outputs=[made])
-    return graph.build()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placewright.lab.datasets.headroom import PAPER_MACHINE
+from placewright.lab.datasets.problem_set import PAPER_MACHINE
 from placewright.lab.datasets.synthetic import random_graph
 from placewright.lab.peers.brkga import Brkga, KeyBetas
 from placewright.machines import load_machine

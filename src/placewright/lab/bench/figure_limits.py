@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from placewright.lab.bench.figure_labels import Label, Polyline, place_labels
-from placewright.lab.bench.figure_style import QUIET, headline, looks, text_colour
+from placewright.lab.bench.figure_style import QUIET, headline, looks
 from placewright.lab.bench.result_set import ResultSet
 from placewright.lab.bench.solver_setting import format_evaluations
 from placewright.lab.bench.summaries import Summary
@@ -30,15 +29,13 @@ def by_limit(results: ResultSet, found: Sequence[Summary]) -> Any:
     axes.axhline(0, color=QUIET, linewidth=0.8)
     num_graphs = {line[0][1].num_graphs for line in lines.values()}
     look_of = looks(found)
-    for solver, line in lines.items():
-        _draw(axes, look_of[solver], line)
+    # The legend names them from above, as the lines end.
+    for solver, line in sorted(lines.items(), key=lambda own: -own[1][-1][1].value):
+        _draw(axes, look_of[solver], line, _label(solver, line, num_graphs))
     _finish(axes, sorted({evaluations for line in lines.values() for evaluations, _ in line}))
     axes.set_ylabel(f"% improvement over {results.measure.reference_name}")
     headline(figure, f"{results.name}: improvement by evaluation limit", _subtitle(results, num_graphs))
-    labels = [_label(look_of[solver][0], solver, line, num_graphs) for solver, line in lines.items()]
-    # From above, labels that make way for each other do so in the sequence of their lines.
-    labels.sort(key=lambda label: -label.y)
-    place_labels(axes, labels, [stroke for line in lines.values() for stroke in _strokes(line)])
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     return figure
 
 
@@ -47,11 +44,10 @@ def _subtitle(results: ResultSet, num_graphs: set[int]) -> str:
     return f"{results.header.objective}, mean over {over} with its 95% confidence interval"
 
 
-def _label(colour: str, solver: str, line: Line, num_graphs: set[int]) -> Label:
-    """The solver at the end of its line, with the number of graphs where lines differ in it."""
-    limit, mean = line[-1]
-    count = f" ({counted(mean.num_graphs, 'graph')})" if len(num_graphs) > 1 else ""
-    return Label(limit, mean.value, f"{solver}{count}", text_colour(colour), "bold")
+def _label(solver: str, line: Line, num_graphs: set[int]) -> str:
+    """The solver, with the number of graphs where lines differ in it."""
+    count = f" ({counted(line[-1][1].num_graphs, 'graph')})" if len(num_graphs) > 1 else ""
+    return f"{solver}{count}"
 
 
 def lines_by_solver(found: Sequence[Summary]) -> dict[str, Line]:
@@ -75,27 +71,18 @@ def _line(own: Sequence[Summary]) -> Line:
     return sorted(points, key=lambda point: point[0])
 
 
-def _draw(axes: Any, look: tuple[str, str], line: Line) -> None:
+def _draw(axes: Any, look: tuple[str, str], line: Line, label: str) -> None:
     colour, marker = look
     x = [evaluations for evaluations, _ in line]
     y = [mean.value for _, mean in line]
     spread = [mean.half_width or 0.0 for _, mean in line]
-    axes.errorbar(x, y, yerr=spread, color=colour, marker=marker, markersize=5, linewidth=1.6, elinewidth=1, capsize=2)
-
-
-def _strokes(line: Line) -> list[Polyline]:
-    """What `_draw` draws: the line and the confidence intervals."""
-    strokes: list[Polyline] = [[(x, mean.value) for x, mean in line]]
-    for x, mean in line:
-        spread = mean.half_width or 0.0
-        strokes.append([(x, mean.value - spread), (x, mean.value + spread)])
-    return strokes
+    drawn = {"color": colour, "marker": marker, "markersize": 5, "linewidth": 1.6, "elinewidth": 1, "capsize": 2}
+    axes.errorbar(x, y, yerr=spread, label=label, **drawn)
 
 
 def _finish(axes: Any, limits: Sequence[int]) -> None:
     axes.set_xscale("log")
     axes.minorticks_off()
     axes.set_xticks(limits, [format_evaluations(limit) for limit in limits])
-    # Room at the right for the labels at the lines' ends.
-    axes.set_xlim(limits[0] / 1.3, limits[-1] * (limits[-1] / limits[0]) ** 0.35)
+    axes.set_xlim(limits[0] / 1.3, limits[-1] * 1.3)
     axes.set_xlabel("evaluation limit per graph (log scale)")

@@ -72,11 +72,6 @@ def looks(found: Sequence[Summary]) -> dict[str, tuple[str, str]]:
     }
 
 
-def text_colour(colour: str) -> str:
-    """A darker shade of a line's colour, in which small text can be read on white."""
-    return "#" + "".join(f"{int(colour[at : at + 2], 16) * 7 // 10:02X}" for at in (1, 3, 5))
-
-
 def headline(figure: Any, title: str, subtitle: str) -> None:
     """Title and subtitle at the upper left of a figure, at fixed distances from its edge."""
     height = figure.get_figheight()

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from placewright.lab.bench.protocol import Run, WrongPlanError, row_of
 from placewright.lab.bench.rows import Row
 from placewright.lab.learning.guided import Regal
-from placewright.lab.learning.learned_list.solver import LearnedList
 from placewright.lab.learning.verdict import verdict_on
 from placewright.lab.methods import GUIDED
 from placewright.methods.policies import Policy, family_of
@@ -49,7 +48,7 @@ def plan_row(problem: Problem, label: str, run: Run, policies: Sequence[Policy],
     plan = assemble_plan(problem, result, solver=run.solver, seconds=seconds)
     if complaints := check_plan(plan, problem.graph, problem.time_ns):
         raise WrongPlanError("; ".join(complaints[:3]))
-    guide = method.policy_for(problem) if isinstance(method, Regal | LearnedList) else policy
+    guide = method.policy_for(problem) if isinstance(method, Regal) else policy
     metrics = plan.metrics
     return row_of(
         plan,

@@ -12,7 +12,6 @@ from placewright.lab.bench.columns import AnyTable
 from placewright.lab.bench.documents import csv_text, markdown
 from placewright.lab.bench.figure_histogram import histograms
 from placewright.lab.bench.figure_limits import by_limit
-from placewright.lab.bench.figure_seconds import by_seconds
 from placewright.lab.bench.figure_style import as_files, style
 from placewright.lab.bench.figure_topology import by_topology
 from placewright.lab.bench.graph_tables import graphs_table
@@ -32,7 +31,7 @@ TABLES: dict[str, Callable[[ResultSet, Sequence[Summary]], AnyTable | str]] = {
     "limits": limits_table,
     "graphs": graphs_table,
 }
-FIGURES = ("2", "3", "12", "seconds")
+FIGURES = ("2", "3", "12")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +81,7 @@ def write_tables(sections: Sequence[Section], folder: Path) -> list[Path]:
 def write_figures(sections: Sequence[Section], figures: Collection[str], folder: Path) -> list[Path]:
     """`SUITE-figure-F.svg` and `.png`; a figure for which there is nothing to draw is left out with a warning.
 
-    Raises MissingExtraError without matplotlib or textalloc, InputError when they cannot be written.
+    Raises MissingExtraError without matplotlib, InputError when they cannot be written.
     """
 
     make_folder(folder)
@@ -108,14 +107,13 @@ _DRAWN_BY: dict[str, Callable[[ResultSet, Sequence[Summary]], Any]] = {
     "2": histograms,
     "3": by_limit,
     "12": by_topology,
-    "seconds": by_seconds,
 }
 
 
 def draw_figure(name: str, results: ResultSet, found: Sequence[Summary]) -> dict[str, bytes] | str:
     """Files of the figure by suffix, or why there is nothing to draw.
 
-    Raises MissingExtraError without matplotlib or textalloc.
+    Raises MissingExtraError without matplotlib.
     """
     with style():
         figure = _DRAWN_BY[name](results, found)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from placewright.lab.actors import Actor, ActorLostError, Actors, Pending
 from placewright.lab.bench.protocol import BenchSuite, Run
 from placewright.lab.bench.rows import Key, Results, Row
 from placewright.lab.bench.work import BenchWorker, Failure, Job, Message
+from placewright.lab.processes import ActorLostError, ProcessActor, ProcessActors
 from placewright.support.errors import PlacewrightError, shown
 
 #: How often a run whose worker died is tried.
@@ -74,12 +74,12 @@ def stale_keys(
 @dataclass(kw_only=True, eq=False)
 class _Seat:
     """A worker with the job it has and the runs of it that are not answered yet, the one at work first. pending: that
-    run's answer; without a job, that a new worker has started."""
+    run's answer."""
 
-    worker: Actor
+    worker: ProcessActor
     job: Job | None = None
     unanswered: deque[Run] = field(default_factory=deque)
-    pending: Pending | None = None
+    pending: ProcessActor | None = None
 
 
 class Pool:
@@ -88,10 +88,9 @@ class Pool:
     Making it and `run` raise InputError when no more workers can be started. arguments: of `BenchWorker`.
     """
 
-    def __init__(self, actors: Actors, num_workers: int, *arguments: Any) -> None:
+    def __init__(self, actors: ProcessActors, num_workers: int, *arguments: Any) -> None:
         self._actors, self._arguments = actors, arguments
         self._seats = [_Seat(worker=actors.make(BenchWorker, *arguments)) for _ in range(num_workers)]
-        actors.wait_for_start([seat.worker for seat in self._seats])  # at once: each imports for seconds
 
     def run(
         self, jobs: Sequence[Job], results: Results, on_row: OnRow, on_failure: OnFailure, on_death: OnDeath
@@ -110,14 +109,9 @@ class Pool:
                     _ask(seat)
             if not waiting and all(seat.job is None for seat in self._seats):
                 return
-            seat = self._ready(on_death)
-            job = seat.job
-            if job is None:
-                self._actors.wait_for_start([seat.worker])
-                seat.pending = None
-                continue
+            seat, job, pending = self._ready()
             try:
-                message: Message = self._actors.get(seat.pending)
+                message: Message = self._actors.get(pending)
             except ActorLostError as death:
                 how = str(death)
             except PlacewrightError:
@@ -131,26 +125,19 @@ class Pool:
             waiting.extendleft(_bury(job, seat.unanswered, how, deaths, on_failure, on_death))
             self._replace(seat)
 
-    def _ready(self, on_death: OnDeath) -> _Seat:
-        """One that has answered or died. Raises PlacewrightError where none lives, and none can take their place."""
-        busy = [seat for seat in self._seats if seat.pending is not None]
-        seconds = None
-        if all(seat.job is None for seat in busy):
-            seconds = self._actors.seconds_to_start
-            on_death(f"no worker is left; waiting for {self._actors.needed_to_start}")
-        place = self._actors.first([seat.pending for seat in busy], seconds)
-        if place is None:
-            raise PlacewrightError(
-                f"all actors were lost, and the Ray cluster had no core for another in {seconds} s; the rows so far "
-                "are kept, and the same command goes on"
-            )
+    def _ready(self) -> tuple[_Seat, Job, ProcessActor]:
+        """One that has answered or died."""
+        busy = [
+            (seat, seat.job, seat.pending) for seat in self._seats if seat.job is not None and seat.pending is not None
+        ]
+        place = self._actors.first([pending for *_, pending in busy])
+        assert place is not None
         return busy[place]
 
     def _replace(self, seat: _Seat) -> None:
         self._actors.end(seat.worker)
         self._seats.remove(seat)
-        worker = self._actors.make(BenchWorker, *self._arguments)
-        self._seats.append(_Seat(worker=worker, pending=self._actors.starting(worker)))
+        self._seats.append(_Seat(worker=self._actors.make(BenchWorker, *self._arguments)))
 
 
 def _ask(seat: _Seat) -> None:

@@ -19,8 +19,7 @@ from placewright.lab.bench.paper import check_column
 from placewright.lab.bench.plan_rows import method_of, plan_row, policy_of
 from placewright.lab.bench.protocol import Run
 from placewright.lab.bench.rows import Header, Row, now, processor
-from placewright.lab.datasets.headroom import PAPER_MACHINE
-from placewright.lab.datasets.problem_set import DEFAULT_CONTROL, ProblemSet
+from placewright.lab.datasets.problem_set import DEFAULT_CONTROL, PAPER_MACHINE, ProblemSet
 from placewright.machines import load_machine
 from placewright.methods.policies import Policy
 from placewright.methods.policy_file import find_policy

@@ -15,7 +15,7 @@ from placewright.lab.memory_levels.command import map_command
 EXAMPLES: Mapping[str, Mapping[str, str]] = {
     "map": {
         "placewright map example:resnet50-int8 --chip nnpi -o map.json": "tensors of ResNet-50 to SRAM, LLC and DRAM",
-        "placewright map model.onnx --chip nnpi --time-limit 10s --report r.html": "any model, as int8",
+        "placewright map model.onnx --chip nnpi --time-limit 10s": "any model, as int8",
         "placewright map example:resnet50-int8 --chip nnpi --solver h6": "what a compiler would do",
     },
     "policies": {"placewright policies": "what plan --policy takes"},
@@ -24,7 +24,6 @@ EXAMPLES: Mapping[str, Mapping[str, str]] = {
         "placewright dataset pack a.onnx b.onnx --out all.graphs.gz": "one set of all",
     },
     "dataset synthetic": {"placewright dataset synthetic --count 120 --out set": "a small set"},
-    "dataset zoo": {"placewright dataset zoo --out zoo": "about half an hour of two cores"},
     "bench run": {
         "placewright bench run set --solvers auto,brkga,etf --out r": "the test part of a split set",
         "placewright bench run model.onnx -d 2xh100 --solvers auto,etf --out r": "one graph on real devices",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from placewright.cli.exit_codes import INTERRUPTED, complain
-from placewright.cli.options import Dims, Plugins, Quiet, RayAddress, parse_dims
+from placewright.cli.options import Dims, Plugins, Quiet, parse_dims
 from placewright.cli.printing import emit
 from placewright.importers.sources import test_part
 from placewright.lab.commands.bench_report import report
@@ -85,17 +85,15 @@ def run(
     jobs: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Processes; as many as there are cores by default.")
     ] = None,
-    ray: RayAddress = None,
     quiet: Quiet = False,
 ) -> int:
     """Solve every instance with every method; each plan or map is checked and becomes a row."""
     import os
-    import pickle
 
     from placewright.lab.bench.runner import Pool, missing_jobs, plan_runs
     from placewright.lab.bench.suites import find_suite
     from placewright.lab.datasets.problem_set import spread
-    from placewright.lab.processes import actors_at
+    from placewright.lab.processes import ProcessActors
     from placewright.methods.plugins import load_plugins
 
     load_plugins(plugin or ())
@@ -111,13 +109,9 @@ def run(
     todo = missing_jobs(instances.labels, chosen, runs, results.rows)
     try:
         count = min(jobs or os.cpu_count() or 1, len(todo))
-        with actors_at(ray, count) as actors:
-            read: tuple[Any, ...] = (find_suite, suite, devices, dims)
-            if ray is not None:  # the suite travels once; what it reads when asked is read on each machine
-                from ray import cloudpickle
-
-                read = (pickle.loads, actors.shared(cloudpickle.dumps(instances)))
-            num_failures = _work(Pool(actors, count, tuple(plugin or ()), *read), todo, results)
+        with ProcessActors() as actors:
+            pool = Pool(actors, count, tuple(plugin or ()), find_suite, suite, devices, dims)
+            num_failures = _work(pool, todo, results)
     except KeyboardInterrupt:
         kept = "1 row is kept" if len(results.rows) == 1 else f"{len(results.rows):,} rows are kept"
         _warn(f"{kept} and the same command goes on from there")

@@ -39,8 +39,8 @@ def report(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="2 (histogram of improvements), 3 (by evaluations), 12 (by topology) or seconds (quality by time);"
-            " repeatable. Without --table and --figure: everything.",
+            help="2 (histogram of improvements), 3 (by evaluations) or 12 (by topology); repeatable."
+            " Without --table and --figure: everything.",
         ),
     ] = None,
     out: Annotated[

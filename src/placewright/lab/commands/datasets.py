@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from placewright.cli.exit_codes import complain
 from placewright.cli.options import Dims, Quiet, parse_control, parse_dims
 from placewright.cli.printing import emit
 from placewright.support.quantities import counted
@@ -73,27 +72,3 @@ def pack(
     for path, count in pack_graphs(graphs, out, device, parse_dims(dim)).items():
         emit(f"{path}: {counted(count, 'graph')}")
     return 0
-
-
-@app.command()
-def zoo(out: Out, quiet: Quiet = False) -> int:
-    """Real networks, inference and training steps, costed for one P100; needs the extra `zoo`."""
-    import os
-
-    from placewright.lab.commands.counting import counting
-    from placewright.lab.datasets.zoo.build import ZooProgress, build_zoo
-    from placewright.lab.datasets.zoo.catalogue import all_networks
-    from placewright.lab.datasets.zoo.pool import tasks_of
-
-    with counting(len(tasks_of(all_networks)), "graphs captured") as advance:
-
-        def on_progress(progress: ZooProgress) -> None:
-            advance(progress.done, progress.latest.name)
-
-        summary = build_zoo(out, on_progress=on_progress, processes=os.cpu_count() or 1)
-    sizes = sorted(size for part in summary.num_ops.values() for size in part)
-    emit(f"{counted(summary.num_graphs, 'graph')} of {sizes[0]:,} to {sizes[-1]:,} ops in {out}")
-    emit(f"left out: {len(summary.without_room)} without room for improvement, {len(summary.repeated)} repeated")
-    for failure in summary.failures:
-        complain(failure)
-    return 1 if summary.failures else 0

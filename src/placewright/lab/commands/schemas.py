@@ -8,7 +8,7 @@ from typing import Any
 
 from placewright.lab.bench.facts import ResultSetFacts
 from placewright.lab.learning.shipped import PolicySummary
-from placewright.lab.memory_levels.explain import MapComparison, MapExplanation, MapOpExplanation
+from placewright.lab.memory_levels.explain import MapExplanation
 from placewright.lab.memory_levels.summary import MapSummary
 
 
@@ -54,6 +54,4 @@ TYPES: Mapping[str, Any] = {
     "map": MapSummary,
     "show": MapSummary,
     "explain": MapExplanation,
-    "explain-op": MapOpExplanation,
-    "diff": MapComparison,
 }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placewright.cli.exit_codes import INTERRUPTED, complain
-from placewright.cli.options import Plugins, Quiet, RayAddress
+from placewright.cli.options import Plugins, Quiet
 from placewright.cli.printing import emit
 from placewright.support.errors import InputError, did_you_mean
 from placewright.support.quantities import signed_percent
@@ -49,11 +49,10 @@ def train(
     processes: Annotated[
         int | None, typer.Option(metavar="N", help="All cores by default; the weights do not depend on it.")
     ] = None,
-    ray: RayAddress = None,
     plugin: Plugins = None,
     quiet: Quiet = False,
 ) -> int:
-    """Train a policy; needs the extra `train`, and `ray` for --ray."""
+    """Train a policy; needs the extra `train`."""
     import os
 
     from placewright.api.arguments import whole_number
@@ -93,7 +92,6 @@ def train(
                 name=f"{config}/{out.resolve().name}",
                 seed=whole_number("seed", seed, 0, 2**63 - 1),
                 processes=cores,
-                ray=ray,
                 on_progress=on_progress,
             )
         except KeyboardInterrupt:

@@ -53,6 +53,8 @@ def _scaled(value: int, factor: float) -> int:
     return max(round(value * factor), min(value, 1))
 
 
+#: The paper's machine: two equal devices, transfers that block and take no time.
+PAPER_MACHINE = "2xideal/free"
 #: What control dependencies mean to sets, suites and trainings that do not say (docs/semantics.md).
 DEFAULT_CONTROL: ControlMode = "order"
 _NOISE_SEED = 0

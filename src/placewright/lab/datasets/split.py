@@ -36,14 +36,6 @@ def topology_of(graph: Graph) -> str:
     return hashlib.sha256(json.dumps(in_degrees(graph)).encode()).hexdigest()[:16]
 
 
-def one_per_topology(graphs: Sequence[Graph]) -> list[Graph]:
-    """The graphs without those whose in-degree sequence an earlier one has."""
-    first: dict[tuple[int, ...], Graph] = {}
-    for graph in graphs:
-        first.setdefault(in_degrees(graph), graph)
-    return list(first.values())
-
-
 def split_by_size(graphs: Sequence[Graph]) -> Split:
     """Sorts by number of ops and deals every five neighbours 3-1-1, so that the parts have alike sizes."""
     parts: dict[str, list[Graph]] = {"train": [], "valid": [], "test": []}

@@ -15,8 +15,7 @@ import numpy as np
 
 from placewright.graph import Graph, Op, Tensor
 from placewright.importers.graph_set import SUFFIX, write_graph_set
-from placewright.lab.datasets.headroom import PAPER_MACHINE
-from placewright.lab.datasets.problem_set import DEFAULT_CONTROL
+from placewright.lab.datasets.problem_set import DEFAULT_CONTROL, PAPER_MACHINE
 from placewright.lab.datasets.random_topologies import TOPOLOGIES, Edge
 from placewright.lab.datasets.split import in_degrees
 from placewright.lab.peers.brkga import Brkga

@@ -19,7 +19,7 @@ from placewright.lab.learning.training import TrainingConfiguration
 from placewright.lab.learning.training_state import TrainingState, deciding_settings
 from placewright.lab.learning.verdict import reason_to_stop, what_was_learned
 from placewright.lab.learning.workers import RolloutTask, Workers, graphs_of, problem_sets_of
-from placewright.lab.processes import actors_at
+from placewright.lab.processes import ProcessActors
 from placewright.methods.policies import Policy
 from placewright.methods.policy_file import read_policy, write_policy
 from placewright.support.files import locked_folder
@@ -50,7 +50,6 @@ def train(
     name: str,
     seed: int = 0,
     processes: int = 1,
-    ray: str | None = None,
     on_progress: OnTrainingProgress | None = None,
 ) -> Path:
     """Trains on the graphs in `folder`; the path of the policy that was best at a validation. In `out` stand that
@@ -58,15 +57,11 @@ def train(
     there, to the same weights as if it had never ended, for any number of processes. A training that cannot learn any
     more ends; the record of its policy says why, and how its decisions vary.
 
-    ray: the address of a Ray cluster (lab/ray_cluster.py), so many of whose actors then take the place of the
-    processes; the weights are the same.
-
-    Raises InputError for bad data, a folder of another training or one that another is writing to, a cluster that
-    cannot be used, and gradients that are no longer numbers; MissingExtraError without Ray, and PlacewrightError when a
-    worker dies.
+    Raises InputError for bad data, a folder of another training or one that another is writing to, and gradients that
+    are no longer numbers; PlacewrightError when a worker dies.
     """
     with locked_folder(out, "another training writes to"):
-        return _train(folder, configuration, out, name, seed, processes, ray, on_progress)
+        return _train(folder, configuration, out, name, seed, processes, on_progress)
 
 
 def _train(
@@ -76,7 +71,6 @@ def _train(
     name: str,
     seed: int,
     processes: int,
-    ray: str | None,
     on_progress: OnTrainingProgress | None,
 ) -> Path:
     problem_sets = problem_sets_of(folder, configuration)
@@ -94,8 +88,8 @@ def _train(
     if not (out / BEST).exists():
         state.best = None
     chosen = [unseen[index] for index in spread(len(unseen), configuration.validation_graphs)]
-    with actors_at(ray, processes) as actors, Records(out, state.step) as records:
-        workers = Workers(actors, folder if ray is None else problem_sets, configuration, processes)
+    with ProcessActors() as actors, Records(out, state.step) as records:
+        workers = Workers(actors, folder, configuration, processes)
 
         def validate() -> None:
             improvement = float(np.mean(workers.improvements(state.weights, chosen)))

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from placewright.lab.datasets.headroom import PAPER_MACHINE
-from placewright.lab.datasets.problem_set import DEFAULT_CONTROL
+from placewright.lab.datasets.problem_set import DEFAULT_CONTROL, PAPER_MACHINE
 from placewright.lab.learning.protocols import Algorithm, Environment, Network, ValueFunction
 from placewright.methods.policies import Policy, Weights
 from placewright.problem import Problem

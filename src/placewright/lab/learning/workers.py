@@ -6,7 +6,7 @@ import os
 import pickle
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,11 +17,11 @@ import torch
 from numpy.typing import NDArray
 
 from placewright.importers.graph_set import SUFFIX, read_graph_set
-from placewright.lab.actors import ActorLostError, Actors, in_order
 from placewright.lab.datasets.problem_set import ProblemSet
 from placewright.lab.learning.learner import Learner
 from placewright.lab.learning.protocols import DemonstratingEnvironment, Environment, GradientEstimate, Samples
 from placewright.lab.learning.training import Split, TrainingConfiguration
+from placewright.lab.processes import ActorLostError, ProcessActors, in_order
 from placewright.machines import load_machine
 from placewright.problem import Problem
 from placewright.support.errors import InputError, PlacewrightError, shown
@@ -131,8 +131,7 @@ class SentConfiguration:
 
 
 class Workers:
-    """So many actors that roll out and differentiate. What they answer depends neither on how many they are nor on
-    where they are.
+    """So many processes that roll out and differentiate. What they answer does not depend on how many they are.
 
     Both questions raise PlacewrightError when a worker has died, and InputError when a graph cannot be read. weights:
     float32, all in one row.
@@ -140,17 +139,14 @@ class Workers:
 
     def __init__(
         self,
-        actors: Actors,
-        source: Path | Mapping[Split, ProblemSet],
+        actors: ProcessActors,
+        folder: Path,
         configuration: TrainingConfiguration,
         number: int,
     ) -> None:
-        """source: the folder, where each of them can read the graphs from it, else problem sets, which are sent. Raises
-        PlacewrightError when a worker does not start."""
         self._actors = actors
-        arguments = (actors.shared(source), SentConfiguration.of(configuration), MAX_OPS_KEPT // number)
+        arguments = (folder, SentConfiguration.of(configuration), MAX_OPS_KEPT // number)
         self.workers = [actors.make(RolloutWorker, *arguments) for _ in range(number)]
-        actors.wait_for_start(self.workers)
 
     def gradients(self, weights: Weights, tasks: Sequence[RolloutTask]) -> list[GradientEstimate]:
         return self._all("gradient", weights, tasks)
@@ -161,7 +157,7 @@ class Workers:
 
     def _all(self, question: str, weights: Weights, jobs: Sequence[Any]) -> list[Any]:
         try:
-            return list(in_order(self._actors, self.workers, question, self._actors.shared(weights), jobs))
+            return list(in_order(self._actors, self.workers, question, weights, jobs))
         except ActorLostError as error:
             raise PlacewrightError(
                 "a worker of the training has died; its last checkpoint goes on from there"
@@ -171,10 +167,10 @@ class Workers:
 class RolloutWorker:
     """The environments of a training, its networks and algorithm. max_ops: as of EnvironmentPool."""
 
-    def __init__(self, source: Path | Mapping[Split, ProblemSet], sent: SentConfiguration, max_ops: int) -> None:
+    def __init__(self, folder: Path, sent: SentConfiguration, max_ops: int) -> None:
         torch.set_num_threads(1)
         configuration = sent.received()
-        problem_sets = problem_sets_of(source, configuration) if isinstance(source, Path) else source
+        problem_sets = problem_sets_of(folder, configuration)
 
         def pool(split: Split) -> EnvironmentPool:
             return EnvironmentPool(problem_sets[split], partial(configuration.environment, split=split), max_ops)
@@ -193,4 +189,4 @@ class RolloutWorker:
         return 100 * (1 + self._learner.reward(self._valid[graph], seed=graph))
 
     def _take(self, weights: Weights) -> None:
-        self._learner.weights = weights.copy()  # as PyTorch takes no array that cannot be written to, as those of Ray
+        self._learner.weights = weights

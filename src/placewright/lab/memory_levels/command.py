@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from placewright.cli.exit_codes import INTERRUPTED
-from placewright.cli.options import Dims, Evaluations, Json, Model, Quiet, Report, TimeLimit, parse_dims
+from placewright.cli.options import Dims, Evaluations, Json, Model, Quiet, TimeLimit, parse_dims
 from placewright.cli.printing import print_found
 from placewright.importers.sources import place_of
 
@@ -44,7 +44,6 @@ def map_command(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="MAP", help="Write the map (.json or .json.gz).")
     ] = None,
-    report: Report = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -57,7 +56,7 @@ def map_command(
     from placewright.lab.memory_levels.words import format_ps
     from placewright.support.interruption import Interruption
 
-    check_outputs({"--output": output, "--report": report}, inputs=[place_of(model), chip, policy])
+    check_outputs({"--output": output}, inputs=[place_of(model), chip, policy])
     with Interruption() as interrupted:
         with watched(model, format_ps) as on_progress:
             found = map_memory(
@@ -76,8 +75,5 @@ def map_command(
         if output is not None:
             found.save(output)
             written[str(output)] = "map"
-        if report is not None:
-            found.write_report(report)
-            written[str(report)] = "report"
         print_found(map_summary(found, written), map_tables(found, written), as_json)
         return INTERRUPTED if interrupted() else 0

@@ -1,4 +1,4 @@
-"""Map files among what `show`, `explain`, `diff`, `check` and `export` read."""
+"""Map files among what `show`, `explain`, `check` and `export` read."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 from placewright.api.questions import Check
 from placewright.cli.extensions import FileKind, Found
-from placewright.lab.memory_levels.export import csv_of, device_map_of
+from placewright.lab.memory_levels.export import csv_of
 from placewright.lab.memory_levels.file import KIND, read_map
-from placewright.lab.memory_levels.maps import Tables, comparison, explanation, judgement, op_explanation
+from placewright.lab.memory_levels.maps import Tables, explanation, judgement
 from placewright.lab.memory_levels.summary import map_summary
 from placewright.lab.memory_levels.tables import map_tables
 
@@ -19,11 +19,6 @@ def _show(path: Path) -> Found:
     return map_summary(found), map_tables(found)
 
 
-def _explain(path: Path, op: str | None, model: str | None) -> Found:
-    found = read_map(path)
-    return explanation(found) if op is None else op_explanation(found, op, model, name=f"'{path}'")
-
-
 def _check(path: Path, model: str, dims: Mapping[str, int]) -> tuple[Check, Tables]:
     return judgement(read_map(path), model, dims, name=f"'{path}'")
 
@@ -31,11 +26,7 @@ def _check(path: Path, model: str, dims: Mapping[str, int]) -> tuple[Check, Tabl
 MAP_FILES = FileKind(
     name=KIND,
     show=_show,
-    explain=_explain,
-    diff=lambda first, second: comparison(read_map(first), read_map(second)),
+    explain=lambda path: explanation(read_map(path)),
     check=_check,
-    targets={
-        "csv": lambda path: csv_of(read_map(path)),
-        "device-map": lambda path: device_map_of(read_map(path)),
-    },
+    targets={"csv": lambda path: csv_of(read_map(path))},
 )

@@ -28,12 +28,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from placewright.api.functions import Model
-    from placewright.lab.memory_levels.explain import MapComparison, MapExplanation, MapOpExplanation
+    from placewright.lab.memory_levels.explain import MapExplanation
 
 Tables: TypeAlias = "Iterable[RenderableType | None]"
-#: How one names the model of a map, as `recorded_graph` takes it.
-_CHECK = "check {file} MAP, in Python check({graph})"
-_EXPLAIN_OP = "explain MAP --op NAME --model {file}, in Python explain_op(name, {graph})"
 
 
 class MemoryMap(MapRecord):
@@ -67,75 +64,9 @@ class MemoryMap(MapRecord):
 
         write_map(self, path)
 
-    def write_report(self, path: str | Path) -> None:
-        """Write the report of the map: one HTML file that loads nothing over the network.
-
-        Parameters
-        ----------
-        path
-            The file.
-
-        Raises
-        ------
-        InputError
-            When the file cannot be written.
-        """
-        from placewright.lab.memory_levels.report import write_map_report
-
-        write_map_report(self, path)
-
     def explain(self) -> Answer[MapExplanation]:
         """Tell what the latency consists of, how the levels are used, and what moved."""
         return answer(*explanation(self))
-
-    def explain_op(self, name: str, model: Graph | str | Path | None = None) -> Answer[MapOpExplanation]:
-        """Tell why the tensors of an op, or of a module, lie where they do, and what each other level would cost.
-
-        Parameters
-        ----------
-        name
-            Of an op, or the path of a module.
-        model
-            As `check` takes it.
-
-        Raises
-        ------
-        InputError
-            For a name of neither, and where `check` raises it.
-        """
-        return answer(*op_explanation(self, name, model))
-
-    def diff(self, other: MapRecord) -> Answer[MapComparison]:
-        """Compare this map with another one for the same graph.
-
-        Parameters
-        ----------
-        other
-            The second map; what is told leads from this one to that one.
-
-        Raises
-        ------
-        InputError
-            When the maps are for different graphs.
-        """
-        return answer(*comparison(self, other))
-
-    def device_map(self) -> dict[str, int | str]:
-        """Tell accelerate's `dispatch_model` where the weights of each module live.
-
-        Returns
-        -------
-        dict
-            Module path to 0, the GPU, "cpu" or "disk".
-
-        Raises
-        ------
-        InputError
-            Where the chip has levels that accelerate does not know, or no weight tells its module.
-        """
-        from placewright.lab.memory_levels.export import level_device_map
-
-        return level_device_map(self)
 
     def check(self, model: Graph | str | Path | None = None) -> Answer[Check]:
         """Time the map anew with a slow, independent simulator.
@@ -253,29 +184,6 @@ def explanation(found: MapRecord) -> tuple[MapExplanation, Tables]:
     return explained, map_explanation_tables(found, explained)
 
 
-def op_explanation(
-    found: MapRecord, op: str, model: Graph | str | Path | None = None, *, name: str = "the map"
-) -> tuple[MapOpExplanation, Tables]:
-    """Why the tensors of an op or module lie where they do. model, name: as in `judgement`."""
-    from placewright.lab.memory_levels.explain import explain_map_op
-    from placewright.lab.memory_levels.tables import map_op_tables
-
-    problem = make_memory_problem(_graph_of(found, model, None, name, _EXPLAIN_OP), found.chip)
-    if tuple(tensor.name for tensor in found.tensors) != problem.tensor_names:
-        raise InputError(f"{name} lists other tensors than its graph, '{problem.graph.name}', has")
-    explained = explain_map_op(found, problem, op)
-    return explained, map_op_tables(explained)
-
-
-def comparison(first: MapRecord, second: MapRecord) -> tuple[MapComparison, Tables]:
-    """Two maps side by side. Raises InputError where they are for different graphs."""
-    from placewright.lab.memory_levels.explain import compare_maps
-    from placewright.lab.memory_levels.tables import map_diff_tables
-
-    compared = compare_maps(first, second)
-    return compared, map_diff_tables(first, second, compared)
-
-
 def judgement(
     found: MapRecord,
     model: Graph | str | Path | None = None,
@@ -293,18 +201,13 @@ def judgement(
     from placewright.lab.memory_levels.words import format_ps
     from placewright.terminal.check_table import verdict_table
 
-    problems = tuple(check_map(found, _graph_of(found, model, dims, name, _CHECK)))
+    asked = "check {file} MAP, in Python check({graph})"
+    graph = recorded_graph(found.configuration, model, dims, name=name, asked=asked)
+    if graph.fingerprint != found.graph_fingerprint:
+        raise InputError(f"{name} is for another graph than '{graph.name}': for '{found.graph_name}' as it was then")
+    problems = tuple(check_map(found, graph))
     claim = f"a lower bound of {found.bound_ps / 1e6:,.6g} us, {found.bound_reason}"
     unchecked = (claim,) if found.bound_reason == PROGRAM else ()
     confirmed = f"{format_ps(found.latency_ps)}, every level within its capacity"
     checked = Check(correct=not problems, problems=problems, unchecked=unchecked)
     return checked, verdict_table(confirmed, problems, unchecked)
-
-
-def _graph_of(
-    found: MapRecord, model: Graph | str | Path | None, dims: Mapping[str, int] | None, name: str, asked: str
-) -> Graph:
-    graph = recorded_graph(found.configuration, model, dims, name=name, asked=asked)
-    if graph.fingerprint != found.graph_fingerprint:
-        raise InputError(f"{name} is for another graph than '{graph.name}': for '{found.graph_name}' as it was then")
-    return graph

@@ -6,22 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import RenderableType
 
-from placewright.lab.memory_levels.explain import (
-    LevelChoice,
-    LevelUse,
-    MapComparison,
-    MapExplanation,
-    MapOpExplanation,
-    TensorMove,
-    explain_map,
-)
+from placewright.lab.memory_levels.explain import LevelUse, MapExplanation, TensorMove, explain_map
 from placewright.lab.memory_levels.record import MemoryMap
 from placewright.lab.memory_levels.words import format_ps, gap_words
 from placewright.support.quantities import change, counted, format_bytes, share, shortened
 from placewright.terminal.tables import heading, line, table
 
 _MAX_MOVES = 6
-_MAX_TENSORS = 8
 
 
 def map_tables(found: MemoryMap, written: Mapping[str, str] | None = None) -> Iterator[RenderableType]:
@@ -110,46 +101,3 @@ def map_explanation_tables(found: MemoryMap, explained: MapExplanation) -> Itera
 def _transition_table(rows: Sequence[str], columns: Sequence[str], matrix: Sequence[Sequence[int]]) -> RenderableType:
     lines = [[name, *map(format_bytes, values)] for name, values in zip(rows, matrix, strict=True)]
     return table(["<", *columns], lines)
-
-
-def map_op_tables(found: MapOpExplanation) -> Iterator[RenderableType]:
-    """What `explain --op` prints of a map."""
-    ops = "" if found.num_ops == 1 else f" ({counted(found.num_ops, 'op')})"
-    yield heading(f"{shortened(found.name, 60)}{ops}: {format_ps(found.time_ps)}")
-    yield line(f"computes {format_ps(found.compute_ps)}; with the compiler's map {format_ps(found.compiler_ps)}")
-    for tensor in found.tensors[:_MAX_TENSORS]:
-        yield ""
-        kind = "weight" if tensor.is_weight else "activation"
-        yield line(f"{shortened(tensor.name, 48)}, {kind} of {format_bytes(tensor.size_bytes)}")
-        yield table(["<in", "adds to the latency", "<"], [_choice_row(choice) for choice in tensor.choices])
-    if len(found.tensors) > _MAX_TENSORS:
-        yield line(f"and {len(found.tensors) - _MAX_TENSORS:,} more tensors", "dim")
-
-
-def _choice_row(choice: LevelChoice) -> list[str]:
-    if choice.is_chosen:
-        return [choice.level, "0 ps", "is there"]
-    room = f"lacks {format_bytes(choice.missing_bytes)}" if choice.missing_bytes else "has room"
-    return [choice.level, format_ps(choice.change_ps), room]
-
-
-def map_diff_tables(first: MemoryMap, second: MemoryMap, found: MapComparison) -> Iterator[RenderableType]:
-    """What `diff` prints of two maps."""
-    chips = found.chips[0] if found.chips[0] == found.chips[1] else " and ".join(found.chips)
-    yield heading(f"{first.graph_name} on {chips}")
-    one, two = found.latency_ps
-    rows = [["latency", format_ps(one), format_ps(two), change(two, one)]]
-    rows += [
-        [f"peak of {name}", format_bytes(left), format_bytes(right), change(right, left)]
-        for name, (left, right) in found.peak_bytes.items()
-    ]
-    yield table(["<", "first", "second", "second vs first"], rows)
-    yield ""
-    yield line(f"{found.num_moves:,} of {counted(len(first.tensors), 'tensor')} in another level")
-    if not found.num_moves:
-        return
-    yield line("bytes by level of the first (rows) and of the second (columns)", style="dim")
-    yield _transition_table(first.chip.level_names, second.chip.level_names, found.transitions)
-    yield ""
-    rows = [row[:-1] for row in map(_move_row, found.moves)]
-    yield table(["<largest that moved", "<what", "size", "<from", "<to"], rows)

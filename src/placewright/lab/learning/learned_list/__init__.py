@@ -1,1 +1,0 @@
-"""List scheduling of clusters by a learned score (docs/lab/placers.md)."""
