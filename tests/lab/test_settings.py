@@ -28,7 +28,7 @@ from placewright.lab.learning.placers.post import Post
 from placewright.lab.learning.placers.spotlight import Spotlight
 from placewright.lab.learning.regal.trainings import RegalTraining
 from placewright.lab.peers.annealing import Annealing
-from placewright.lab.peers.cp_sat import CpSat
+from placewright.lab.peers.cp_sat import CpSat, CpWindows
 from placewright.lab.peers.graph_partition import GP_DFS
 from placewright.lab.peers.local_search import LocalSearch
 from placewright.support.errors import InputError
@@ -38,6 +38,7 @@ WRONG: list[tuple[Any, dict[str, list[Any]]]] = [
     (Annealing(), {"keys_per_move": [0, 10**7], "last_temperature": [0.0]}),
     (Annealing(), {"first_temperature": [1e-9, math.inf, math.nan]}),
     (CpSat(), {"warm_evaluations": [0], "effort": [0.0], "workers": [0]}),
+    (CpWindows(), {"warm_share": [0.0, 1.0], "effort": [0.0], "total_effort": [-1.0]}),
     (GP_DFS, {"imbalance": [-0.1, 1.0, math.nan]}),
     (LocalSearch(), {"starts": [0], "device_share": [1.5, math.nan], "reach": [0, 2**31]}),
     (Post(), {"batch": [1], "elite": [0.0], "exploration": [1.0]}),

@@ -25,7 +25,7 @@ from placewright.lab.learning.regal.policy import RegalPolicy
 from placewright.lab.learning.rule.policy import RulePolicy, rule_names
 from placewright.lab.learning.shipped import shipped_names
 from placewright.lab.methods import PLACERS
-from placewright.lab.peers.cp_sat import CP_SAT_COLD, CpSat
+from placewright.lab.peers.cp_sat import CP_SAT_COLD, CpSat, CpWindows
 from placewright.methods.policy_file import find_policy
 from placewright.methods.table import ENTRIES, METHODS, make_method
 from placewright.plans.assemble import assemble_plan
@@ -52,8 +52,9 @@ SEARCHES_OF_MOVES = ("auto", "peak-search", "schedule-annealing", "superstep-ann
 CP_METHODS: dict[str, Method] = {
     "cp-sat": CpSat(effort=0.02),
     "cp-sat-cold": replace(CP_SAT_COLD, effort=0.02),
+    "cp-windows": CpWindows(effort=0.01, total_effort=0.05),
 }
-MAX_OPS_FOR_CP = {"cp-sat": 43, "cp-sat-cold": 43}
+MAX_OPS_FOR_CP = {"cp-sat": 43, "cp-sat-cold": 43, "cp-windows": 60}
 #: Another processor may sum the products of a policy's network in another order, and its float32 numbers then differ by
 #: some 1e-6 of their size. Actions are drawn from them, so what is drawn is compared exactly, and only where weights
 #: that are off by ten times as much draw the same: each problem has the first seed with which they do.

@@ -27,7 +27,7 @@ from placewright.lab.learning.random_splits import RANDOM_SPLITS_LAZY, RandomSpl
 from placewright.lab.learning.regal.features import FEATURE_EVALUATIONS
 from placewright.lab.peers.annealing import Annealing
 from placewright.lab.peers.brkga import BRKGA_BETAS, BRKGA_BY_DECODER, TUNED_BRKGA, Brkga
-from placewright.lab.peers.cp_sat import CP_SAT_COLD, CpSat
+from placewright.lab.peers.cp_sat import CP_SAT_COLD, CpSat, CpWindows
 from placewright.lab.peers.graph_partition import GP_DFS, METIS_DFS
 from placewright.lab.peers.local_search import STRONG_LOCAL_SEARCH, LocalSearch
 from placewright.lab.peers.m_etf import MemoryEtf
@@ -152,6 +152,7 @@ def _entries() -> Iterator[MethodEntry]:
         yield _placer(control, summary)
     yield _peer(CpSat(), "constraint programming over the whole problem, for small graphs", "the extra cp")
     yield _peer(CP_SAT_COLD, "the same without a warm start", "the extra cp")
+    yield _peer(CpWindows(), "constraint programming over one window of the schedule after another", "the extra cp")
     yield MethodEntry(
         method=Placer(),
         kind="guided",

@@ -1,5 +1,6 @@
-"""Methods "cp-sat" and "cp-sat-cold": models of a problem for OR-tools' solver."""
+"""Methods "cp-sat", "cp-sat-cold" and "cp-windows": models of a problem or a part of a plan for OR-tools' solver."""
 
 from placewright.lab.peers.cp_sat.solver import CP_SAT_COLD, CpSat
+from placewright.lab.peers.cp_sat.windows import CpWindows
 
-__all__ = ["CP_SAT_COLD", "CpSat"]
+__all__ = ["CP_SAT_COLD", "CpSat", "CpWindows"]

@@ -13,6 +13,7 @@ from ortools.sat.python.cp_model import FEASIBLE, INFEASIBLE, OPTIMAL, CpModel, 
 from ortools.sat.python.cp_model_helper import CpSolverStatus
 
 from placewright.lab.peers.cp_sat.structure import Formulation
+from placewright.lab.peers.cp_sat.window import Window
 from placewright.search.run.budget import Interrupted
 from placewright.search.run.result import Solution
 
@@ -126,6 +127,36 @@ def complete_hint(model: CpModel, seconds: float | None, ended: Callable[[], boo
         model.clear_hints()  # type: ignore[no-untyped-call]
         for index, value in enumerate(values):
             model.add_hint(model.get_int_var_from_proto_index(index), value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a window's run found. effort: what it took, deterministic."""
+
+    solution: Solution | None
+    is_optimal: bool
+    effort: float
+
+
+def solve_window(window: Window, *, effort: float, seconds: float | None, seed: int) -> Found:
+    """One short run on one thread. Small models that change little from one to the next gain nothing from probing,
+    symmetries and linear relaxations."""
+    solver = CpSolver()
+    solver.parameters.random_seed = seed % 2**31
+    solver.parameters.num_workers = 1
+    solver.parameters.max_deterministic_time = effort
+    solver.parameters.cp_model_probing_level = 0
+    solver.parameters.symmetry_level = 0
+    solver.parameters.linearization_level = 0
+    solver.parameters.catch_sigint_signal = False
+    if seconds is not None:
+        solver.parameters.max_time_in_seconds = seconds
+    status = solver.solve(window.model)
+    return Found(
+        solution=window.decode(solver.value) if status in (OPTIMAL, FEASIBLE) else None,
+        is_optimal=status == OPTIMAL,
+        effort=solver.response_proto.deterministic_time,
+    )
 
 
 def _take(found: SimpleQueue[Solution], on_solution: Callable[[Solution], None], seconds: float) -> None:
