@@ -8,7 +8,6 @@ void bind_problem(nb::module_& m);
 void bind_orders(nb::module_& m);
 void bind_placements(nb::module_& m);
 void bind_list_schedule(nb::module_& m);
-void bind_scored_schedule(nb::module_& m);
 void bind_inputs_aside(nb::module_& m);
 void bind_segment_fill(nb::module_& m);
 void bind_eviction(nb::module_& m);
@@ -39,7 +38,6 @@ NB_MODULE(_core, m) {
     placewright::bind_orders(m);
     placewright::bind_placements(m);
     placewright::bind_list_schedule(m);
-    placewright::bind_scored_schedule(m);
     placewright::bind_inputs_aside(m);
     placewright::bind_segment_fill(m);
     placewright::bind_eviction(m);

@@ -182,20 +182,6 @@ def dispatch_order(problem: Problem, device_of: Annotated[NDArray[numpy.int32], 
     Ops by start time where no device stands idle while one could start, the highest bottom level first.
     """
 
-NUM_PAIR_FEATURES: int = 22
-
-WIDEST_PAIR_SCORE: int = 64
-
-def scored_schedule(problem: Problem, linear: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], hidden_weight: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], hidden_bias: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], output: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], window: int, seed: int | None = None) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
-    """
-    Device and order of ops, of the ready ones and their devices always the pair of highest score; with a seed drawn by the softmax of scores.
-    """
-
-def scored_steps(problem: Problem, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], ops: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], window: int) -> tuple[Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
-    """
-    What would be compared where ops are placed so: features of all pairs, the first pair of each step and the end, and the pair that each step places.
-    """
-
 def within_limits(problem: Problem, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], ops: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
     """
     The placement with ops elsewhere that would exceed a memory limit in that order, and the order.
