@@ -96,7 +96,7 @@ def test_everything_is_printed_and_written_unless_something_is_chosen(
 def test_an_unknown_table_or_figure_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no table '2'; known are 1, 3, heuristics, limits, graphs"):
         report([tmp_path], table=["2"])
-    with pytest.raises(InputError, match="there is no figure 'x'; known are 2, 3, 12$"):
+    with pytest.raises(InputError, match=r"there is no figure 'x'; known are 2, 3, 12$"):
         report([tmp_path], figure=["x"])
 
 

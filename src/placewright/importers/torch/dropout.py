@@ -51,4 +51,4 @@ def divide_dropout(node: fx.Node) -> fx.Node:
 
 def _draws_by_itself(value: torch.Tensor) -> bool:
     """Whether no other kernel draws what that of dropout draws, which depends on the dtype."""
-    return value.is_cuda
+    return bool(value.is_cuda)
