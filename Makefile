@@ -44,7 +44,7 @@ lint: $(VENV)/dev
 
 # What users install: sdist and wheel, in build/dist, and an empty environment that plans with the wheel.
 package: $(VENV)/dev
-	$(BIN)/python -m pytest -m long tests/test_distribution.py
+	$(BIN)/python -m pytest tests/test_distribution.py
 
 # The site, in build/site: it needs no network to be read. A warning is an error; then its links are followed.
 docs: $(VENV)/docs
@@ -247,10 +247,12 @@ $(VENV)/base: $(VENV)/python $(VENV)/sources $(CORE)
 	$(BIN)/pip install -q --no-build-isolation -e .
 	touch $@
 
-# torch comes first and alone: asked for in any other way its CUDA packages come along.
+# torch comes first and alone: asked for in any other way its CUDA packages come along. TORCH names another version,
+# as TORCH="torch==2.14.1 torchvision==0.29.1".
 $(VENV)/dev: $(VENV)/base
 	$(BIN)/pip install -q torch==2.13.0
 	$(BIN)/pip install -q --no-build-isolation -e ".[dev]"
+	$(if $(TORCH),$(BIN)/pip install -q $(TORCH))
 	$(BIN)/pip install -q $(REFERENCES)
 	touch $@
 

@@ -14,8 +14,11 @@ from typing import NamedTuple
 import pytest
 from packaging.requirements import Requirement
 
+from placewright.version import VERSION
+
 ROOT = Path(__file__).parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = DECLARED["project"]
 
 
 class Distribution(NamedTuple):
@@ -43,6 +46,15 @@ def scripts(distribution: Distribution, tmp_path_factory: pytest.TempPathFactory
     return place / "bin"
 
 
+def test_the_changelog_and_the_citation_are_of_this_version() -> None:
+    newest = re.search(r"^## \[(\d.*)\] - (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    cited = re.search(r"^version: (.+)\ndate-released: (.+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
+    assert newest is not None
+    assert cited is not None
+    assert newest.groups() == cited.groups()
+    assert newest[1] == VERSION
+
+
 def requirements(extra: str) -> dict[str, Requirement]:
     found = [Requirement(text) for text in PROJECT["optional-dependencies"][extra]]
     return {one.name: one for one in found if one.name != "placewright"}
@@ -62,8 +74,9 @@ def test_users_get_ranges_and_developers_pins_within_them() -> None:
 def test_the_wheel_plans_in_an_empty_environment(scripts: Path, tmp_path: Path) -> None:
     found = subprocess.run([scripts / "pip", "list", "--format=freeze"], check=True, capture_output=True, text=True)
     assert not {"torch", "onnx", "ortools", "matplotlib"} & {line.split("==")[0] for line in found.stdout.split()}
-    asked = "plan example:inception-v3 --devices 2xp100@graphs -o plan.json --report report.html --json"
-    planned = subprocess.run([scripts / "placewright", *asked.split()], cwd=tmp_path, check=True, capture_output=True)
+    asked = DECLARED["tool"]["cibuildwheel"]["test-command"] + " -o plan.json --report report.html --json"
+    program, *arguments = asked.split()
+    planned = subprocess.run([scripts / program, *arguments], cwd=tmp_path, check=True, capture_output=True)
     summary = json.loads(planned.stdout)
     assert summary["status"] in ("optimal", "feasible")
     assert summary["gain"] > 0
@@ -106,6 +119,7 @@ def test_the_metadata_says_whose_it_is_and_what_it_needs(distribution: Distribut
     with zipfile.ZipFile(distribution.wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
         metadata = message_from_bytes(archive.read(name))
+    assert metadata["Version"] == VERSION
     assert metadata["Author"] == "The placewright developers"
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Requires-Python"] == ">=3.11"

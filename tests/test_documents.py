@@ -1,14 +1,20 @@
 """What README and tutorials promise runs as it stands there, and what they name exists."""
 
+import json
 import re
 import shlex
 import shutil
 import textwrap
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 
+import placewright
 from placewright import cli
+from placewright.cli.app import whole_app
 from placewright.importers import graph_set, json_graph
 from placewright.lab.bench import rows
 from placewright.lab.memory_levels.record import SCHEMA_VERSION as MAP_VERSION
@@ -29,6 +35,7 @@ DOCUMENTS = [
     ROOT / "CHANGELOG.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 
 
 def run_blocks(document: Path) -> None:
@@ -74,6 +81,22 @@ def test_a_tutorial_runs(tutorial: Path, tmp_path: Path, monkeypatch: pytest.Mon
     run_blocks(tutorial)
 
 
+@pytest.mark.heavy
+@pytest.mark.parametrize("notebook", sorted((ROOT / "examples").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_notebook_runs_and_is_kept_without_outputs(
+    notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for cell in json.loads(notebook.read_text())["cells"]:
+        text = "".join(cell["source"])
+        if cell["cell_type"] == "code":
+            assert (cell["outputs"], cell["execution_count"]) == ([], None)
+            exec(compile(text, str(notebook), "exec"), names)
+        else:
+            assert [name for name in LINK.findall(text) if not (notebook.parent / name).exists()] == []
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_machine_file_in_the_documents_is_one(number: int, tmp_path: Path) -> None:
     text = (ROOT / "docs" / "machines.md").read_text()
@@ -85,7 +108,7 @@ def test_a_machine_file_in_the_documents_is_one(number: int, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_links_of_a_document_lead_somewhere(document: Path) -> None:
-    targets = re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text())
+    targets = LINK.findall(document.read_text())
     assert [target for target in targets if not (document.parent / target).exists()] == []
 
 
@@ -107,6 +130,16 @@ def test_the_page_about_compatibility_tells_the_numbers_of_the_code() -> None:
         "Rows and `run.json`": rows.SCHEMA_VERSION,
         "What `--json` prints": 1,
     }
+
+
+def test_what_the_page_about_compatibility_calls_stable_exists() -> None:
+    (row,) = re.findall(r"^\| stable \|.*$", (ROOT / "docs" / "compatibility.md").read_text(), re.MULTILINE)
+    names = re.findall(r"`placewright\.([\w.]+)`", row)
+    assert names == ["plan", "fit", "compile", "inspect", "Plan.check"]
+    assert all(callable(attrgetter(name)(placewright)) for name in names)
+    app: Any = typer.main.get_command(whole_app())
+    commands = re.findall(r"`placewright (\w+)`", row)
+    assert commands == [name for name in ("plan", "fit", "inspect", "check") if name in app.commands]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -5,6 +5,7 @@ import importlib
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Sequence
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -150,6 +151,24 @@ def test_what_a_script_imports_of_the_package_exists(path: Path) -> None:
 
 def test_the_forge_runs_the_parts_of_what_must_pass_before_a_change_lands() -> None:
     parts = re.findall(r"^make ([\w-]+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
-    listed = re.search(r"part: \[(.*)\]", (ROOT / ".github" / "workflows" / "checks.yml").read_text())
+    assert matrix("part") == parts
+
+
+def matrix(name: str) -> list[str]:
+    """What the forge runs side by side."""
+    listed = re.search(rf"{name}: \[(.*)\]", (ROOT / ".github" / "workflows" / "ci.yml").read_text())
     assert listed is not None
-    assert listed[1].split(", ") == parts
+    return [entry.strip('"') for entry in listed[1].split(", ")]
+
+
+def test_the_forge_tries_every_python_that_the_package_names_and_the_pinned_pytorch_beside_another() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    classifiers = "\n".join(declared["project"]["classifiers"])
+    versions = re.findall(r"^Programming Language :: Python :: (3\.\d+)$", classifiers, re.MULTILINE)
+    assert matrix("python") == versions
+    wheels = declared["tool"]["cibuildwheel"]["build"]
+    assert wheels == [f"cp{version.replace('.', '')}-manylinux_*" for version in versions]
+    assert declared["project"]["requires-python"] == f">={versions[0]}"
+    pinned, other = (entry.split()[0] for entry in matrix("torch"))
+    assert pinned in declared["project"]["optional-dependencies"]["dev"]
+    assert other != pinned

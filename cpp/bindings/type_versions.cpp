@@ -3,6 +3,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstddef>
+#include <cstring>
 #include <vector>
 
 namespace nb = nanobind;
@@ -10,17 +11,42 @@ namespace nb = nanobind;
 namespace placewright {
 namespace {
 
+// Where in a class the interpreter keeps its number, which the stable ABI does not tell.
+constexpr std::size_t kPlace = 384;
+
+unsigned int known_version(nb::handle type) {
+    unsigned int version;
+    std::memcpy(&version, reinterpret_cast<const char*>(type.ptr()) + kPlace, sizeof version);
+    return version;
+}
+
+// Has the interpreter number a class, which it does at a lookup, here of a name that no class has.
+void look_up(nb::handle type) {
+    static const auto lookup = reinterpret_cast<getattrofunc>(PyType_GetSlot(&PyType_Type, Py_tp_getattro));
+    static PyObject* const name = PyUnicode_InternFromString("no attribute of any class");
+    Py_XDECREF(lookup(type.ptr(), name));
+    PyErr_Clear();
+}
+
+// Whether this interpreter's numbers are found: a class that changes loses its own, and gets another one.
+bool versions_are_known() {
+    nb::object type = nb::handle(reinterpret_cast<PyObject*>(&PyType_Type))("Sample", nb::tuple(), nb::dict());
+    look_up(type);
+    const unsigned int before = known_version(type);
+    nb::setattr(type, "changed", nb::none());
+    const unsigned int meanwhile = known_version(type);
+    look_up(type);
+    const unsigned int after = known_version(type);
+    return before != 0 && meanwhile == 0 && after != 0 && after != before;
+}
+
 // The interpreter's number of a class as it is now; 0 where it gives none. It sets it to 0 when the class or a base of
 // it changes, and gives a new one at the next lookup.
 unsigned int version_of(nb::handle type) {
-    auto* known = reinterpret_cast<PyTypeObject*>(type.ptr());
-#if PY_VERSION_HEX >= 0x030C0000
-    PyUnstable_Type_AssignVersionTag(known);
-#else
-    static PyObject* const name = PyUnicode_InternFromString("__init__");
-    _PyType_Lookup(known, name);
-#endif
-    return known->tp_version_tag;
+    static const bool known = versions_are_known();
+    if (!known) return 0;
+    look_up(type);
+    return known_version(type);
 }
 
 class TypeVersions {
@@ -33,8 +59,8 @@ class TypeVersions {
     std::vector<std::size_t> changed() const {
         std::vector<std::size_t> found;
         for (std::size_t place = 0; place < types_.size(); ++place) {
-            const auto* known = reinterpret_cast<PyTypeObject*>(types_[place].ptr());
-            if (versions_[place] == 0 || known->tp_version_tag != versions_[place]) found.push_back(place);
+            const unsigned int version = versions_[place];
+            if (version == 0 || known_version(types_[place]) != version) found.push_back(place);
         }
         return found;
     }

@@ -1,3 +1,3 @@
 """The version; the package's metadata is read from here."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"

@@ -7,10 +7,10 @@ torch is known to be present.
 from __future__ import annotations
 
 import copy
+import random
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, TypeVar, cast
@@ -188,8 +188,12 @@ class Compiled:
         Of a module that is captured as several graphs it is the first.
         """
         variant = self._variant(args, kwargs)
-        with suppress(PreparedError):
+        # What forward draws from Python's generator is drawn before its first graph; PyTorch 2.14 leaves it drawn.
+        drawn = random.getstate()
+        try:
             variant.run(args, kwargs, prepare=True)
+        except PreparedError:
+            random.setstate(drawn)
         self.plans, self._peaks = variant.plans, variant.peaks
 
     @_in_turn
