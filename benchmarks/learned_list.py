@@ -1,18 +1,13 @@
-"""A learned list scheduler on families of networks that it has not seen: alone beside m-ETF, and as a start of `auto`.
+"""A learned list scheduler on families of networks that it has not seen, beside m-ETF.
 
-    python benchmarks/learned_list.py OUT [--policy FILE] [--part test] [--take N] [--seconds 0.1] [--split]
+    python benchmarks/learned_list.py OUT [--policy FILE] [--part test] [--take N] [--split]
 
 Deals the zoo's graphs (instances/) to train.graphs.gz, valid.graphs.gz and test.graphs.gz in OUT by family: of the
 families in alphabetical order the first of every four goes to the validation, the third to the test, all others are to
-be learned from with `placewright train learned-list --data OUT`; --split does only that. Then measures on a part:
-
-- step times of what the policy plans at once over those of m-ETF, beside list schedulers that learn nothing;
-- step times of `auto` in --seconds of processor time, with the policy's plans before its baselines, over those without,
-  on the graphs of more than --above ops on four devices; the same with the score that has not learned; and those of
-  `auto` alone in three times as long.
-
-Ratios are geometric means. OUT/rows.jsonl holds a row for each run; what is there is not run again. Times are stated
-for a P100; those of other devices are scaled (`on_machine` in learned_list/trainings.py).
+be learned from with `placewright train learned-list --data OUT`; --split does only that. Then measures on a part step
+times of what the policy plans at once over those of m-ETF, geometric means, beside list schedulers that learn nothing.
+OUT/rows.jsonl holds a row for each run; what is there is not run again. Times are stated for a P100; those of other
+devices are scaled (`on_machine` in learned_list/trainings.py).
 """
 
 from __future__ import annotations
@@ -26,7 +21,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from placewright.graph import Graph
 from placewright.importers.graph_set import SUFFIX, read_graph_set, write_graph_set
@@ -39,7 +33,6 @@ from placewright.methods.policies import Policy
 from placewright.methods.policy_file import read_policy
 from placewright.methods.table import make_method
 from placewright.problem import Problem, make_problem
-from placewright.search.auto import Auto
 from placewright.search.run.budget import UNLIMITED, Budget
 from placewright.search.run.method import Method
 from placewright.search.run.search_run import SearchRun
@@ -49,8 +42,6 @@ INSTANCES = Path(__file__).parent / "instances"
 PARTS = ("valid", "train", "test", "train")
 STATED_FOR = "p100"
 MACHINES = ("2xp100", "4xp100", "v100-32g+p100", "2xv100-32g+2xp100")
-FOUR_DEVICES = ("4xp100", "2xv100-32g+2xp100")
-LONGER = "auto, three times as long"
 OTHERS = ("etf", "cluster-list")
 Row = dict[str, Any]
 
@@ -61,12 +52,10 @@ class Run:
     machine: str
     label: str
     method: Method
-    seconds: float | None
 
     @property
     def name(self) -> str:
-        limit = "" if self.seconds is None else f" {self.seconds:g} s"
-        return f"{self.graph} {self.machine} {self.label}{limit}"
+        return f"{self.graph} {self.machine} {self.label}"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -76,8 +65,6 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--part", choices=sorted(set(PARTS)), default="test")
     options.add_argument("--graphs", type=Path, help="a graph set in place of the part")
     options.add_argument("--take", type=int, help="so many graphs, of all sizes")
-    options.add_argument("--above", type=int, default=2000, help="ops of the graphs that `auto` plans")
-    options.add_argument("--seconds", type=float, default=0.1, help="of `auto`, of processor time")
     options.add_argument("--split", action="store_true", help="only deal the graphs to the parts")
     return options
 
@@ -95,14 +82,8 @@ def main() -> None:
     chosen = [graphs[index] for index in spread(len(graphs), arguments.take)]
     with locked_folder(arguments.out, "another comparison writes to"):
         path = arguments.out / "rows.jsonl"
-        large = [graph for graph in chosen if len(graph.ops) > arguments.above]
-        # Of processor time, which other work on the machine takes none of.
-        with mock.patch("time.perf_counter", time.process_time):
-            started = rows_of(large, FOUR_DEVICES, autos(policy), arguments.seconds, path)
-            started += rows_of(large, FOUR_DEVICES, {LONGER: Auto()}, 3 * arguments.seconds, path)
-        alone = rows_of(chosen, MACHINES, zero_shot(policy), None, path)
+        alone = rows_of(chosen, MACHINES, zero_shot(policy), path)
     print_over(alone, "m-etf", MACHINES, f"step time over m-ETF's, {len(chosen)} graphs")
-    print_over(started, "auto", FOUR_DEVICES, f"`auto` in {arguments.seconds:g} s, {len(large)} graphs")
     print_times(chosen, policy)
 
 
@@ -137,26 +118,14 @@ def zero_shot(policy: Policy) -> dict[str, Method]:
     }
 
 
-def autos(policy: LearnedListPolicy) -> dict[str, Method]:
-    before = untrained(policy.configuration)
-    return {
-        "auto": Auto(),
-        f"auto, first {policy.title}": Auto(first=(LearnedList(policy=policy),)),
-        "auto, first not trained": Auto(first=(LearnedList(policy=before),)),
-    }
-
-
-def rows_of(
-    graphs: Sequence[Graph], machines: Sequence[str], methods: dict[str, Method], seconds: float | None, path: Path
-) -> list[Row]:
+def rows_of(graphs: Sequence[Graph], machines: Sequence[str], methods: dict[str, Method], path: Path) -> list[Row]:
     """Those of the runs, in their order; what is missing is run and written down."""
     known = {row["run"]: row for row in map(json.loads, path.read_text().splitlines())} if path.exists() else {}
     found = []
     for graph in graphs:
         for machine in machines:
             runs = [
-                Run(graph=graph.name, machine=machine, label=label, method=method, seconds=seconds)
-                for label, method in methods.items()
+                Run(graph=graph.name, machine=machine, label=label, method=method) for label, method in methods.items()
             ]
             missing = [run for run in runs if run.name not in known]
             if missing:
@@ -178,8 +147,7 @@ def problem_of(graph: Graph, machine: str) -> Problem:
 
 def row_of(run: Run, problem: Problem) -> Row:
     began = time.perf_counter()
-    budget = Budget(evaluations=UNLIMITED, seconds=run.seconds)
-    result = run.method.solve(problem, SearchRun(budget))
+    result = run.method.solve(problem, SearchRun(Budget(evaluations=UNLIMITED)))
     return {
         "run": run.name,
         "machine": run.machine,
@@ -220,7 +188,7 @@ def print_times(graphs: Sequence[Graph], policy: LearnedListPolicy) -> None:
     """What the largest graph and the one nearest to 2,000 ops take on four devices, the least of five times."""
     nearest = min(graphs, key=lambda graph: abs(len(graph.ops) - 2000))
     for graph in (nearest, graphs[-1]):
-        problem = problem_of(graph, FOUR_DEVICES[0])
+        problem = problem_of(graph, "4xp100")
         clusters = policy.observe(problem, 0)
         times = []
         for _ in range(5):

@@ -12,7 +12,6 @@ from placewright.lab.learning.egrl.solvers import MAP_LEARNERS, learner_with, ze
 from placewright.lab.learning.gdp import trainings as gdp_trainings
 from placewright.lab.learning.gdp.policy import GdpPolicy
 from placewright.lab.learning.learned_list.policy import LearnedListPolicy
-from placewright.lab.learning.learned_list.solver import LearnedList
 from placewright.lab.learning.regal import trainings as regal_trainings
 from placewright.lab.learning.regal.policy import RegalPolicy
 from placewright.lab.learning.rule.policy import found_rule, rule_names
@@ -39,7 +38,6 @@ add_families(
         read=LearnedListPolicy.read,
         trainings=_learned_list_trainings,
         algorithm="evolution",
-        first_of_auto=lambda policy: LearnedList(policy=policy),
     ),
 )
 NAMED_POLICIES.update({name: partial(named_policy, name) for name in shipped_names()})

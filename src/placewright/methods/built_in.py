@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from placewright.methods.policies import Policy, family_of
+from placewright.methods.policies import Policy
 from placewright.problem import Problem
 from placewright.search import default_budget
 from placewright.search.auto import Auto
@@ -71,11 +71,6 @@ _BASELINES = {
 }
 
 
-def _auto_with(policy: Policy) -> Method | None:
-    first = family_of(policy.family).first_of_auto
-    return None if first is None else Auto(first=(first(policy),))
-
-
 def _entries() -> Iterator[MethodEntry]:
     """In the order in which they are listed."""
     yield MethodEntry(
@@ -83,7 +78,6 @@ def _entries() -> Iterator[MethodEntry]:
         kind="default",
         summary="every baseline, then the search that fits the problem; the best of all",
         default_evaluations=default_budget.default_evaluations,
-        with_policy=_auto_with,
     )
     for baseline in BASELINES:
         yield MethodEntry(method=baseline, kind="baseline", summary=_BASELINES[baseline.name])

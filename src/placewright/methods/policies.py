@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from placewright.guide import Guide
 from placewright.problem import Problem
-from placewright.search.constructive.baseline import Baseline
 from placewright.support.errors import InputError, did_you_mean, shown
 from placewright.support.modules import FAILURES, described, lacking, load_extensions
 
@@ -75,14 +74,13 @@ class PolicyFamily:
 
     name: as `train NAME` takes it and policy files state it. trainings: by the names that --config takes; the first
     is the one by default (of placewright.lab.learning.training.TrainingConfiguration). algorithm: what they learn by,
-    as tables name it. first_of_auto: the baseline that `auto` runs first when it is given such a policy.
+    as tables name it.
     """
 
     name: str
     read: ReadPolicy
     trainings: Callable[[], Mapping[str, Any]]
     algorithm: str = "REINFORCE"
-    first_of_auto: Callable[[Any], Baseline] | None = None
 
 
 #: By name.

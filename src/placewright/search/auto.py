@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from placewright.bounds import lower_bound, nothing_fits
 from placewright.problem import Problem
 from placewright.problem.objective import Objective, StopReason
-from placewright.search.constructive.baseline import Baseline
 from placewright.search.default_budget import first_evaluations, has_free_barriers, most_evaluations
 from placewright.search.metaheuristics.default_first import DefaultFirst
 from placewright.search.metaheuristics.exact_schedule import ExactSchedule, is_provable
@@ -46,12 +45,9 @@ class Auto:
     `peak-search` first looks for a plan that does. A search ends when it meets the lower bound.
 
     With a time limit alone the search runs in each thread of the run from a seed of its own, and the best counts.
-
-    first: baselines before the others, of a learned placer say, whose plans are candidates and starts like theirs.
     """
 
     name: str = "auto"
-    first: tuple[Baseline, ...] = ()
 
     def solve(self, problem: Problem, run: SearchRun) -> Result:
         """Runs the baselines, whatever the evaluations: they are what the result must not be worse than; portfolio.py
@@ -62,10 +58,10 @@ class Auto:
             # The bound takes as long as the baselines, and most of it holds no interpreter lock.
             with ThreadPoolExecutor(1) as beside:
                 bound = beside.submit(lower_bound, problem)
-                baselines = run_baselines(problem, run, self.first)
+                baselines = run_baselines(problem, run)
                 run.bound = bound.result().value
         else:
-            baselines = run_baselines(problem, run, self.first)
+            baselines = run_baselines(problem, run)
             if _has_time_for_bound(problem, run, baselines):
                 run.bound = lower_bound(problem).value
         ranked = sorted(baselines, key=fitness_in(problem))

@@ -5,7 +5,7 @@ plan is the best so far."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from placewright.problem import Problem
 from placewright.problem.objective import StopReason
@@ -33,8 +33,8 @@ _SHARE = 0.5
 _SECONDS, _NS_PER_OP = 0.5, 30_000
 
 
-def run_baselines(problem: Problem, run: SearchRun, first: Sequence[Baseline] = ()) -> list[Result]:
-    """What each baseline found, `first` and then in the order of BASELINES, whatever evaluations the run has.
+def run_baselines(problem: Problem, run: SearchRun) -> list[Result]:
+    """What each baseline found, in the order of BASELINES, whatever evaluations the run has.
 
     How many candidates of the costly ones are made is planned by the number of ops before any is: half a second, more
     for graphs of more than 16,000 ops, is what they may take together with the cheap ones. Without a time limit no
@@ -44,7 +44,7 @@ def run_baselines(problem: Problem, run: SearchRun, first: Sequence[Baseline] = 
     other candidates come last, while there is time. One that was begun is finished and counts. After an interrupt none
     begins.
     """
-    return _Portfolio(problem, run, first).results()
+    return _Portfolio(problem, run).results()
 
 
 def planned_seconds(num_ops: int) -> float:
@@ -59,18 +59,16 @@ def _without_limit(num_ops: int) -> float:
 
 
 class _Portfolio:
-    def __init__(self, problem: Problem, run: SearchRun, first: Sequence[Baseline]) -> None:
+    def __init__(self, problem: Problem, run: SearchRun) -> None:
         num_ops, self._run = problem.core.num_ops, run
         self._limit = None if run.budget.seconds is None else run.budget.seconds * _SHARE
-        self._num_first = len(first)
-        self._trials = [Trial(method, problem, run) for method in (*first, *BASELINES)]
+        self._trials = [Trial(method, problem, run) for method in BASELINES]
         of_method = {trial.method: trial for trial in self._trials}
         self._costs = {of_method[method]: cost * num_ops for method, cost in _COSTLY.items()}
         self._planned = max(_without_limit(num_ops), (self._limit or 0.0) * 1e9) - _CHEAP * num_ops
 
     def results(self) -> list[Result]:
         cheap = [trial for trial in self._trials if trial.method not in _COSTLY]
-        self._begin(cheap[: self._num_first])
         self._make_costly(until=_BEFORE_CHEAP)
         self._begin([*cheap, *(trial for trial in self._trials if trial.method in _FIRST)])
         self._make_costly(until=1.0)

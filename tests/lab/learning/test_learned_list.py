@@ -302,7 +302,7 @@ def test_a_policy_is_trained_by_the_command_and_plans(
     assert (policy.family, policy.name) == ("learned-list", "step-time/run")
     save_graph(random_graph(0, 9), tmp_path / "graph.json")
     arguments = ["plan", str(tmp_path / "graph.json"), "--devices", "v100-32g+2xp100", "--policy", str(out / BEST)]
-    for solver in ("learned-list", "placer", "auto"):
+    for solver in ("learned-list", "placer"):
         capsys.readouterr()
         assert run([*arguments, "--solver", solver, "--evaluations", "20", "-o", str(tmp_path / "plan.json")]) == 0
     plan = placewright.plan(random_graph(0, 9), "2xp100", solver="learned-list", policy=out / BEST)
@@ -311,14 +311,6 @@ def test_a_policy_is_trained_by_the_command_and_plans(
         placewright.plan(random_graph(0, 9), "2xp100", solver="gdp", policy=out / BEST)
     with pytest.raises(InputError, match="solver 'learned-list' does not take policy 'runtime-synthetic'"):
         placewright.plan(random_graph(0, 9), "2xp100", solver="learned-list", policy="runtime-synthetic")
-
-
-def test_auto_is_no_worse_than_the_policys_plans() -> None:
-    problem = problem_of(random_graph(0, 5), machine_of(4, Link(latency_ns=5)), 20)
-    policy = policy_of(7)
-    auto = make_method("auto", policy=policy).solve(problem, SearchRun(Budget(evaluations=1)))
-    assert auto.metrics.step_time_ns <= solved(problem, policy).metrics.step_time_ns
-    assert "learned-list" in [result.method for result in auto.baselines]
 
 
 def test_a_policy_is_read_back_equal(tmp_path: Path) -> None:
