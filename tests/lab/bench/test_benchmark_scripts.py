@@ -45,7 +45,6 @@ TINY = {
     "against": ["INSTALLED", "--ops", "40", "--rounds", "1"],
     "auto_oracles": ["OUT", "--suites", "SUITE", "--take", "1", "--seconds", "0.02", "--seeds", "2"],
     "bounds": ["GRAPHS", "2xideal/free", "step-time", "order", "--every", "2"],
-    "cut_oracle": ["--sizes", "300", "--sets", "--seconds", "0.02", "--long", "0.05"],
     "decoder_offload": ["--models", "codellama-34b:64:4096", "--seconds", "0.1"],
     "default_budget": ["--graphs", "GRAPHS"],
     "gdp": ["OUT", "--quick"],

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from placewright.lab.datasets.problem_set import DEFAULT_CONTROL
 from placewright.lab.learning.environments.guided_search import GuidedSearch, uniform_objective
 from placewright.lab.learning.protocols import Demonstration
 from placewright.lab.learning.regal.configuration import (
@@ -191,23 +190,11 @@ TRAININGS: dict[str, RegalTraining] = {
     "runtime-zoo-affinity-searches": replace(_by_rewards(_AFFINITY, is_zoo=True), searches=6),
     "runtime-synthetic-signal-searches": replace(_OURS["runtime-synthetic"], control="signal", searches=6),
     # By rewards from the rule on, which is imitated first, at the paper's learning rate.
-    **{
-        name: replace(
-            _by_rewards(policy, is_zoo="zoo" in name),
-            control="signal" if "signal" in name else DEFAULT_CONTROL,
-            imitation_steps=500,
-            expert_rule=rule,
-            learning_rate=1e-4,
-        )
-        for name, policy, rule in (
-            ("runtime-synthetic-rule-signal", _AFFINITY, "rule-runtime-synthetic-signal"),
-            ("runtime-zoo-rule", _AFFINITY, "rule-runtime-zoo"),
-            # That rule leaves priorities uniform.
-            (
-                "peak-memory-zoo-rule",
-                replace(_AFFINITY, objective="peak-memory", scheduling_levels=0),
-                "rule-peak-memory-zoo",
-            ),
-        )
-    },
+    "runtime-synthetic-rule-signal": replace(
+        _by_rewards(_AFFINITY, is_zoo=False),
+        control="signal",
+        imitation_steps=500,
+        expert_rule="rule-runtime-synthetic-signal",
+        learning_rate=1e-4,
+    ),
 }
