@@ -71,11 +71,11 @@ def components(rewards: Float) -> Float:
 
 
 def own_seeds(mean: Float) -> float:
-    return float((mean[1] + mean[2]) / mean.sum())
+    return float((mean[1] + mean[2]) / (mean.sum() or 1.0))
 
 
 def shared_seed(mean: Float) -> float:
-    return float(mean[2] / (mean[0] + mean[2]))
+    return float(mean[2] / (mean[0] + mean[2] or 1.0))
 
 
 def interval(found: Float, share: Callable[[Float], float]) -> str:

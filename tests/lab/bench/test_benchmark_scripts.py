@@ -43,7 +43,7 @@ control = "{control}"
 TINY = {
     "action_figures": ["SUITE", "runtime-synthetic-lazy", "OUT", "--take", "1"],
     "against": ["INSTALLED", "--ops", "40", "--rounds", "1"],
-    "auto_oracles": ["OUT", "--suites", "SUITE", "--take", "1", "--seconds", "0.02", "--seeds", "2"],
+    "auto_oracles": ["OUT", "--suites", "SUITE", "--seconds", "0.02", "--seeds", "2"],
     "bounds": ["GRAPHS", "2xideal/free", "step-time", "order", "--every", "2"],
     "decoder_offload": ["--models", "codellama-34b:64:4096", "--seconds", "0.1"],
     "default_budget": ["--graphs", "GRAPHS"],
