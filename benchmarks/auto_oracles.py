@@ -72,7 +72,8 @@ REAL = {
     "zoo-valid": ("turing_machine-training", "randwire_ba-training"),
     "libraries/test": ("transformers_granite_docling-4-training", "timm_xcit_large_24_p8_224-training"),
 }
-Float, Int = NDArray[np.float64], NDArray[np.int64]
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
 Row = dict[str, Any]
 
 
@@ -253,7 +254,7 @@ def cuts(graph: Graph, machine: str, seconds: float, long: float) -> Row:
     piece = pieces(problem, device_of)
     decoded = Known([*by_load(problem, piece), by_first_op(problem, piece)])
     found, _ = planned(problem, ENOUGH, method=decoded)
-    start = Known([found.solution.device_of], found.solution.order)
+    start = Known([found.solution.device_of.astype(np.int64)], found.solution.order)
     begins = {"placewright.search.portfolio.BASELINES": (start, *BASELINES)}
     results = {
         "the long search's plan": best,
