@@ -42,6 +42,7 @@ control = "{control}"
 TINY = {
     "action_figures": ["SUITE", "runtime-synthetic-lazy", "OUT", "--take", "1"],
     "against": ["INSTALLED", "--ops", "40", "--rounds", "1"],
+    "auto_oracles": ["OUT", "--suites", "SUITE", "--seconds", "0.02", "--seeds", "2"],
     "bounds": ["GRAPHS", "2xideal/free", "step-time", "order", "--every", "2"],
     "default_budget": ["--graphs", "GRAPHS"],
     "gdp": ["OUT", "--quick"],
@@ -50,6 +51,7 @@ TINY = {
     "large_suites": ["OUT", "--sizes", "1000", "--synthetic", "1"],
     "memory_levels": ["--networks", "resnet18-int8", "--seconds", "0.2", "--proof-seconds", "0.5"],
     "process": ["--rounds", "1", "--ops", "100"],
+    "reward_luck": ["SUITE", "runtime-synthetic-lazy", "--take", "1", "--samples", "2", "--seeds", "2"],
     "run_onnx": ["squeezenet", "--steps", "1"],
     "rerun_budgets": ["--set", "GRAPHS", "--take", "1", "--out", "OUT/rows.jsonl"],
     "saga_schedules": ["--count", "1", "--seconds", "0.05"],

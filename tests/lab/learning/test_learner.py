@@ -52,15 +52,19 @@ def environment_of(evaluations: int = 500, policy: PolicyConfiguration = SMALL) 
 
 
 class FixedRewards(GuidedSearch):
-    """Rewards that no search decides."""
+    """Rewards by the number of the sample, that no search decides; or the seeds of the searches."""
+
+    worth: tuple[int, ...] = (2, 5, 3)
 
     def rewards(self, guides: Sequence[Guide], seeds: Sequence[int]) -> list[float]:
-        return [-1.0 - 0.01 * seed for seed in seeds]
+        return [-1.0 - 0.01 * own for own in (self.worth or seeds)[: len(seeds)]]
 
 
-def fixed() -> GuidedSearch:
+def fixed(worth: tuple[int, ...] = FixedRewards.worth) -> GuidedSearch:
     known = environment_of()
-    return FixedRewards(**{each.name: getattr(known, each.name) for each in fields(GuidedSearch)})
+    found = FixedRewards(**{each.name: getattr(known, each.name) for each in fields(GuidedSearch)})
+    object.__setattr__(found, "worth", worth)
+    return found
 
 
 def learner_of(configuration: RegalTraining) -> Learner:
@@ -138,9 +142,14 @@ def test_one_sample_is_compared_with_what_the_value_function_expects() -> None:
 
 
 def test_samples_of_equal_worth_have_no_gradient() -> None:
-    estimate = learner_of(CONFIGURATION).policy_gradient(fixed(), [2, 2])
+    estimate = learner_of(CONFIGURATION).policy_gradient(fixed((2, 2)), [1, 4])
     np.testing.assert_allclose(estimate.gradient, 0, atol=1e-6)
     assert estimate.expected_reward is None
+
+
+def test_samples_of_a_graph_are_judged_by_searches_with_one_seed() -> None:
+    estimate = learner_of(CONFIGURATION).policy_gradient(fixed(worth=()), [7, 8, 9])
+    assert list(estimate.rewards) == pytest.approx([-1.07] * 3)
 
 
 @pytest.mark.parametrize("name", sorted(CONFIGURATIONS))
@@ -224,6 +233,17 @@ def test_a_reward_is_what_the_policy_reaches_on_the_same_graph(configuration: Po
     search = guided_search(environment.problem, policy.guide(environment.problem, environment.observation, 5), 5)
     search.advance(100)  # 500 less those of the features
     assert learner.reward(environment, 5) == -min(search.best_objective, environment.found_before) / 20.0
+
+
+def test_a_reward_may_be_the_mean_of_short_searches_which_may_be_worse_than_the_one_for_features() -> None:
+    environment = replace(environment_of(), found_before=0, searches=4)
+    guide = SMALL.action_space.proposal(environment.problem, np.zeros((6, 6), np.int64), 0)
+    reached = []
+    for seed in range(5, 9):
+        search = guided_search(environment.problem, guide, seed)
+        search.advance(25)  # a quarter of 500 less those of the features
+        reached.append(search.best_objective)
+    assert environment.rewards([guide], [5]) == [-np.mean(reached) / 20.0]
 
 
 def test_rewards_are_what_regal_reaches_where_the_best_is_kept_too() -> None:

@@ -33,14 +33,15 @@ class Reinforce:
     value_weight: float = 0.0
 
     def gradient(self, environment: Environment, seeds: Sequence[int]) -> GradientEstimate:
-        """Draws actions once for each seed, and sees what they are worth."""
+        """Draws actions once for each seed, and sees what they are worth with the first as the seed of the search of
+        each: they are compared with one another, which one lucky search should not decide."""
         problem, observation = environment.problem, environment.observation
         distribution = self.network.distribution(observation)
         expected = self.value_function(observation) if self.value_function else None
 
         actions = [distribution.sample(seed) for seed in seeds]
         guides = [self.network.guide(problem, observation, each) for each in actions]
-        rewards = torch.tensor(environment.rewards(guides, seeds))
+        rewards = torch.tensor(environment.rewards(guides, [seeds[0]] * len(guides)))
 
         log_probability, decisions = distribution.evaluate(actions)
         loss = -(_advantages(rewards, expected) * log_probability).mean()

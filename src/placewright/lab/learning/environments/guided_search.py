@@ -29,8 +29,11 @@ class GuidedSearch:
         What rewards are divided by: the mean objective of the paper's uniform BRKGA with all evaluations of a rollout.
     evaluations
         Of the search that is guided.
+    searches
+        That the evaluations of a rollout are divided among; the mean of what they reach counts, which is less of one
+        search's luck.
     found_before
-        Objective that the search for the observation reached; a rollout is never worse.
+        Objective that the search for the observation reached; a rollout of one search is never worse.
     initial_keys
         Chromosomes that are among the first individuals of the guided search.
     expert
@@ -43,6 +46,7 @@ class GuidedSearch:
     reference: float
     evaluations: int
     found_before: int
+    searches: int = 1
     initial_keys: tuple[NDArray[np.uint32], ...] = ()
     expert: Callable[[GuidedSearch], Demonstration] | None = None
 
@@ -56,14 +60,16 @@ class GuidedSearch:
         return self.expert(self)
 
     def search(self, proposal: Proposal, seed: int, initial_keys: Sequence[NDArray[np.uint32]] = ()) -> _core.Brkga:
-        """After all evaluations."""
+        """After all evaluations of one search."""
         search = Brkga(decoder=self.decoder).guided_by(proposal).start(self.problem, seed, proposal, initial_keys)
-        search.advance(self.evaluations)
+        search.advance(self.evaluations // self.searches)
         return search
 
     def _reward(self, guide: Guide, seed: int) -> float:
         assert isinstance(guide, Proposal)
-        return -min(self.search(guide, seed, self.initial_keys).best_objective, self.found_before) / self.reference
+        seeds = range(seed, seed + self.searches)
+        reached = float(np.mean([self.search(guide, each, self.initial_keys).best_objective for each in seeds]))
+        return -(min(reached, self.found_before) if self.searches == 1 else reached) / self.reference
 
 
 def uniform_objective(problem: Problem, evaluations: int, num_seeds: int) -> float:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from placewright.lab.datasets.problem_set import DEFAULT_CONTROL
 from placewright.lab.learning.environments.guided_search import GuidedSearch, uniform_objective
 from placewright.lab.learning.protocols import Demonstration
 from placewright.lab.learning.regal.configuration import (
@@ -39,6 +38,8 @@ class RegalTraining(TrainingConfiguration):
         What is trained.
     evaluations, validation_evaluations
         Of a rollout and of a search at a validation, those for features among them.
+    searches
+        That the evaluations of a rollout after those for features are divided among (guided_search.py).
     reference_seeds
         Runs of uniform BRKGA with as many evaluations, whose mean a rollout is divided by.
     expert_rounds
@@ -50,6 +51,7 @@ class RegalTraining(TrainingConfiguration):
     policy: PolicyConfiguration
     evaluations: int = 1000
     validation_evaluations: int = 5000
+    searches: int = 1
     reference_seeds: int = 3
     expert_rounds: int = 0
     expert_rule: str | None = None
@@ -59,8 +61,9 @@ class RegalTraining(TrainingConfiguration):
         for name in ("evaluations", "validation_evaluations"):
             if (count := getattr(self, name)) <= FEATURE_EVALUATIONS:
                 raise InputError(f"{name} is {count}; features take {FEATURE_EVALUATIONS}, so it must be above that")
-        if self.reference_seeds < 1:
-            raise InputError(f"reference_seeds is {self.reference_seeds}; it must be at least 1")
+        for name in ("searches", "reference_seeds"):
+            if (count := getattr(self, name)) < 1:
+                raise InputError(f"{name} is {count}; it must be at least 1")
         if self.expert_rounds < 0 or (self.expert_rounds and not self.imitation_steps):
             raise InputError(
                 f"expert_rounds is {self.expert_rounds}; it must be at least 0, and 0 without imitation_steps"
@@ -103,6 +106,7 @@ class RegalTraining(TrainingConfiguration):
             reference=reference,
             evaluations=evaluations - FEATURE_EVALUATIONS,
             found_before=context.objective,
+            searches=self.searches if split == "train" else 1,
             initial_keys=kept,
             expert=self._expert(),
         )
@@ -182,27 +186,15 @@ TRAININGS: dict[str, RegalTraining] = {
         f"{name}-rewards": _by_rewards(CONFIGURATIONS[name], is_zoo=True)
         for name in ("runtime-zoo-affinity", "peak-memory-zoo-affinity")
     },
-    "runtime-synthetic-affinity-signal": replace(
-        _by_rewards(replace(CONFIGURATIONS["runtime-synthetic"], with_affinities=True), is_zoo=False), control="signal"
-    ),
+    # The same with six searches of a hundred evaluations for each reward, which leave less to luck.
+    "runtime-zoo-affinity-searches": replace(_by_rewards(_AFFINITY, is_zoo=True), searches=6),
+    "runtime-synthetic-signal-searches": replace(_OURS["runtime-synthetic"], control="signal", searches=6),
     # By rewards from the rule on, which is imitated first, at the paper's learning rate.
-    **{
-        name: replace(
-            _by_rewards(policy, is_zoo="zoo" in name),
-            control="signal" if "signal" in name else DEFAULT_CONTROL,
-            imitation_steps=500,
-            expert_rule=rule,
-            learning_rate=1e-4,
-        )
-        for name, policy, rule in (
-            ("runtime-synthetic-rule-signal", _AFFINITY, "rule-runtime-synthetic-signal"),
-            ("runtime-zoo-rule", _AFFINITY, "rule-runtime-zoo"),
-            # That rule leaves priorities uniform.
-            (
-                "peak-memory-zoo-rule",
-                replace(_AFFINITY, objective="peak-memory", scheduling_levels=0),
-                "rule-peak-memory-zoo",
-            ),
-        )
-    },
+    "runtime-synthetic-rule-signal": replace(
+        _by_rewards(_AFFINITY, is_zoo=False),
+        control="signal",
+        imitation_steps=500,
+        expert_rule="rule-runtime-synthetic-signal",
+        learning_rate=1e-4,
+    ),
 }
