@@ -12,8 +12,7 @@ import torch
 from torch import fx
 from torch._functorch._aot_autograd import descriptors
 
-from placewright.importers.source_lines import module_of
-from placewright.importers.torch.splitting.preparation import prepare
+from placewright.importers.torch.splitting.preparation import divide_dropouts, prepare
 from placewright.importers.torch.splitting.rewrite import in_parts
 from placewright.importers.torch.splitting.stretch import Borders, Stretch, stretch_from
 
@@ -27,7 +26,7 @@ _COUNTS, _MOST_OPS = (2, 4, 8, 16), 8000
 class Choice:
     """A stretch that can run in parts.
 
-    name: "batch" for all samples, "loss" for what is made and read beside the loss alone, otherwise a module or an op.
+    name: "loss" for what stands around the largest tensor and the loss, "batch" for all samples.
     """
 
     name: str
@@ -43,18 +42,23 @@ class Choice:
 def choices(graph: fx.Graph, inputs: Collection[fx.Node]) -> Iterator[Choice]:
     """Stretches of a step. The graph is changed to one that computes the same, in which they can be found.
 
-    inputs: placeholders of what the step is called with, other than parameters.
+    inputs: placeholders of what the step is called with, other than parameters. What is yielded holds until the next.
     """
     prepare(graph)
-    borders = borders_of(graph)
     known: list[Stretch] = []
-    for name, seed, axis, least in _seeds(graph, inputs):
-        if any(each.shares.get(seed) == axis for each in known):
-            continue
-        stretch = stretch_from(seed, axis, least, borders)
+    for seed, axis in _largest(graph):
+        if all(each.shares.get(seed) != axis for each in known):
+            stretch = stretch_from(seed, axis, int(_LARGE * _num_bytes(seed)), borders_of(graph))
+            if stretch is not None and _lowers(stretch):
+                known.append(stretch)
+                yield Choice(name="loss", stretch=stretch)
+    given = [node for node in inputs if node.meta["val"].dim() and node.meta["val"].shape[0] > 1]
+    if given:
+        # A dropout is one op where it can be: more ops take more time.
+        divide_dropouts(graph)
+        stretch = stretch_from(max(given, key=_num_bytes), 0, 0, borders_of(graph))
         if stretch is not None and _lowers(stretch):
-            known.append(stretch)
-            yield Choice(name="loss" if stretch.scaled and name != "batch" else name, stretch=stretch)
+            yield Choice(name="batch", stretch=stretch)
 
 
 def _lowers(stretch: Stretch) -> bool:
@@ -88,21 +92,14 @@ def borders_of(graph: fx.Graph) -> Borders:
     )
 
 
-def _seeds(graph: fx.Graph, inputs: Collection[fx.Node]) -> Iterator[tuple[str, fx.Node, int, int]]:
-    """Name, tensor, axis and the least bytes of tensors along which the stretch grows."""
-    made = [
-        node
-        for node in graph.nodes
-        if node.op == "call_function" and isinstance(node.meta.get("val"), torch.Tensor) and node.meta["val"].dim()
-    ]
-    most = max((node.meta["val"].nbytes for node in made), default=0)
+def _largest(graph: fx.Graph) -> Iterator[tuple[fx.Node, int]]:
+    """The largest tensors, with each of their axes."""
+    made = [node for node in graph.nodes if node.op == "call_function" and _num_bytes(node)]
+    most = max(map(_num_bytes, made), default=0)
     for node in made:
-        if node.meta["val"].nbytes == most:
+        if _num_bytes(node) == most:
             for axis in range(node.meta["val"].dim()):
-                yield module_of(node) or node.name, node, axis, int(_LARGE * most)
-    given = [node for node in inputs if node.meta["val"].dim() and node.meta["val"].shape[0] > 1]
-    if given:
-        yield "batch", max(given, key=lambda node: node.meta["val"].nbytes), 0, 0
+                yield node, axis
 
 
 def divided(graph: fx.Graph, choice: Choice, num_parts: int) -> fx.Graph:

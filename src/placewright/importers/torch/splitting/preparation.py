@@ -28,15 +28,19 @@ _VIEWS = frozenset({"view.default", "_unsafe_view.default", "reshape.default", "
 
 
 def prepare(graph: fx.Graph) -> None:
-    """Changes a joint graph so that stretches can be found: fewer views, constants and draws by themselves, means as
-    sums."""
-    for node in graph.find_nodes(op="call_function", target=_ATEN.native_dropout.default):
-        if is_dropout(node):
-            divide_dropout(node)
+    """Changes a joint graph so that stretches can be found: fewer views, constants by themselves, means as sums."""
     _read_through_storages(graph)
     _read_through_views(graph)
     _make_constants_alone(graph)
     _divide_sums(graph)
+
+
+def divide_dropouts(graph: fx.Graph) -> None:
+    """Has masks be drawn as a whole, and read where they are."""
+    for node in graph.find_nodes(op="call_function", target=_ATEN.native_dropout.default):
+        if is_dropout(node):
+            divide_dropout(node)
+    _make_constants_alone(graph)
 
 
 def _read_through_storages(graph: fx.Graph) -> None:
