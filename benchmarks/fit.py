@@ -44,16 +44,19 @@ from torch._inductor.decomposition import select_decomp_table
 from torch.utils._pytree import tree_leaves
 
 import placewright
+from placewright.api.pass_captures import PassCaptures
 from placewright.bounds import least_limit
 from placewright.costs.fused import with_fused_times
 from placewright.execution.pytorch.joint import JointGraph
 from placewright.execution.pytorch.open_sizes import Sizes
 from placewright.graph import Graph
+from placewright.importers.forward_backward import last_pass
 from placewright.lab.datasets.zoo.capture import built
 from placewright.lab.datasets.zoo.catalogue import all_networks
 from placewright.lab.datasets.zoo.libraries import import_torchvision
 from placewright.machines import load_machine
 from placewright.problem import make_problem
+from placewright.problem.objective import Metrics
 from placewright.rematerialization.solve import core_search, in_order, rematerialize, rerun_evaluations
 from placewright.search.run.budget import Budget
 from placewright.search.run.drive import drive
@@ -88,9 +91,12 @@ NETWORKS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One network under one limit. extra, least: of the time without a limit, the plan's and the proven least; None
-    where nothing fits, as proven or as far as was found, and where nothing is proven. floor: the least share of the
-    peak that is not ruled out. once: on several devices, the same as extra where each op runs once."""
+    """One network under one limit.
+
+    extra, least: of the time without a limit, the plan's and the proven least; None where nothing fits, as proven or as
+    far as was found, and where nothing is proven. floor: the least share of the peak that is not ruled out. The same as
+    extra: once, where each op runs once, on several devices; accumulated, where the batch is taken in several passes.
+    """
 
     network: str
     share: float
@@ -103,6 +109,7 @@ class Row:
     seconds: float
     num_moves: int = 0
     once: float | None = None
+    accumulated: float | None = None
 
 
 class _Vocabulary(torch.nn.Module):
@@ -240,6 +247,7 @@ def rows_in_parts(name: str) -> Iterator[Row]:
     whole = make_problem(captured_step(model, arguments, training=True), machine)
     once = measure(whole, in_order(whole))
     parted = [(stretch, make_problem(graph, machine)) for stretch, _, graph in steps_in_parts(model, arguments)]
+    passes = list(accumulated(model, arguments, once))
     for share in SHARES:
         limit, began = int(share * once.peak_memory_bytes), time.perf_counter()
         found, done = [], set[str]()
@@ -264,7 +272,21 @@ def rows_in_parts(name: str) -> Iterator[Row]:
             is_proven_impossible=False,
             num_reruns=num_reruns,
             seconds=time.perf_counter() - began,
+            accumulated=min((extra for peak, extra in passes if peak <= limit), default=None),
         )
+
+
+def accumulated(model: torch.nn.Module, arguments: Sequence[Any], once: Metrics) -> Iterator[tuple[int, float]]:
+    """Peak and extra time of a step in 2, 4, 8 and 16 passes, as far as they divide the batch."""
+    captures = PassCaptures(model, arguments, {})
+    for count in (each for each in (2, 4, 8, 16) if captures.samples % each == 0):
+        found = captures.get(captures.samples // count)
+        problems = [make_problem(graph, load_machine(DEVICE)) for graph in (found.graph, last_pass(found, None))]
+        first, further = (measure(problem, in_order(problem)) for problem in problems)
+        given = [tensor for op in found.graph.ops if op.kind == "input" for tensor in op.outputs]
+        others = (count - 1) * sum(found.graph.tensors[tensor].size_bytes for tensor in given)
+        taken = first.step_time_ns + (count - 1) * further.step_time_ns
+        yield further.peak_memory_bytes + others, taken / once.step_time_ns - 1
 
 
 def exact_words(name: str, share: float, seconds: float) -> str:
@@ -320,11 +342,15 @@ def _mean(rows: Sequence[Row]) -> str:
 
 
 def _cell(row: Row) -> str:
+    others = "" if row.accumulated is None else f", accumulated {row.accumulated:+.1%}"
     if row.extra is None:
-        return f"impossible below {row.floor:.0%}" if row.is_proven_impossible else f"not found (floor {row.floor:.0%})"
+        words = (
+            f"impossible below {row.floor:.0%}" if row.is_proven_impossible else f"not found (floor {row.floor:.0%})"
+        )
+        return words + others
     ways = f"{row.num_reruns} and {row.num_moves}" if row.num_moves else f"{row.num_reruns}"
     least = "" if row.least is None else f"at least +{row.least:.1%}, "
-    return f"+{row.extra:.1%} ({least}{ways})"
+    return f"+{row.extra:.1%} ({least}{ways}){others}"
 
 
 def parser() -> argparse.ArgumentParser:

@@ -182,11 +182,6 @@ def dispatch_order(problem: Problem, device_of: Annotated[NDArray[numpy.int32], 
     Ops by start time where no device stands idle while one could start, the highest bottom level first.
     """
 
-def within_limits(problem: Problem, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], ops: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
-    """
-    The placement with ops elsewhere that would exceed a memory limit in that order, and the order.
-    """
-
 class InputsAside:
     """Inputs that share their device with other ops, set aside."""
 
