@@ -252,6 +252,39 @@ def test_parts_of_other_batches_are_what_a_capture_of_them_would_have(autocast: 
         captures.in_parts(4, 0, 8, "own", autocast)
 
 
+class Otherwise(Loss):
+    """Does something else with other batches than multiples of what it does with one."""
+
+    def __init__(self, way: Any) -> None:
+        super().__init__(32)
+        self.way = way
+
+    def forward(self, x: Any, y: Any) -> Any:
+        return super().forward(x, y) + self.way(x)
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        lambda x: sum(each.exp().mean() for each in x.chunk(48)),
+        lambda x: x[: max(1, len(x) // 64)].exp().mean(),
+        lambda x: x[: int(len(x) ** 0.5)].exp().mean(),
+        lambda x: x.exp().mean() if len(x) < 1000 else x.mean(),
+        lambda x: sum(each.exp().sum() for each in x),
+        lambda x: sum(x[place].exp().sum() for place in range(len(x))),
+    ],
+    ids=["chunks", "part", "root", "branch", "samples", "places"],
+)
+def test_a_batch_that_is_not_as_derived_is_captured(way: Any) -> None:
+    model = Otherwise(way)
+    captures = PassCaptures(model, batch(16, 32), {})
+    for samples in (4, 16):
+        graph = captures.get(samples).graph
+        real = PassCaptures(model, batch(samples, 32), {}).get(samples).graph
+        assert [op.name for op in graph.ops] == [op.name for op in real.ops]
+        assert [tensor.size_bytes for tensor in graph.tensors] == [tensor.size_bytes for tensor in real.tensors]
+
+
 def test_a_loss_in_parts_is_advised_where_it_is_what_fits() -> None:
     # Logits take 512 * 5,000 * 4 bytes = 9.8 MiB, and three like them are there at once. Parameters, 8 * 5,000 * 2 +
     # 5,000, gradients and states are 85,000 * 4 * 4 bytes = 1.3 MiB.

@@ -90,6 +90,24 @@ def test_dropout_draws_what_the_module_draws() -> None:
     assert_equal_but_for_last_bits(model, plain)
 
 
+def test_a_split_that_does_not_fit_with_what_its_kernels_take_gives_way_to_another() -> None:
+    class Distance(Classifier):
+        def forward(self, rows: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+            return nn.functional.mse_loss(self.head(self.norm(self.first(rows)).relu()), wanted)
+
+    # PyTorch's kernel of the mean square makes a tensor like the rows, which takes 512 kB when these are whole.
+    torch.manual_seed(3)
+    wanted = torch.randn(ROWS, CLASSES)
+    for limit in range(1_900_000, 3_000_000, 200_000):
+        model, plain = Distance(), Distance()
+        with placewright.fit(model, given(), limit, split=True, evaluations=20) as step:
+            step(*given())
+            model.zero_grad()
+            assert held(model) + wanted.nbytes + allocated_peak(lambda: step(*given())) <= limit
+        plain(*given()).backward()
+        assert_equal_but_for_last_bits(model, plain)
+
+
 def test_inductor_keeps_the_limit_in_parts() -> None:
     model, plain = Classifier(), Classifier()
     fitted = placewright.fit(model, LIMIT, backend="inductor", split=True)

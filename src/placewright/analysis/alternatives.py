@@ -119,7 +119,7 @@ class TrainingSetup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Floor:
-    """The least memory in which one pass of the batch can be run, whatever runs again: proven.
+    """The least memory in which one pass of the batch can be run with each op whole, whatever runs again: proven.
 
     Attributes
     ----------
@@ -300,8 +300,8 @@ def floor_words(floor: Floor) -> str:
     ]
     needed = f"{format_bytes(floor.needed_bytes)} while '{floor.op}' runs{_loss_words(floor)}"
     lowered = f"; lower it by {', or by '.join(floor.lowered_by)}" if floor.lowered_by else ""
-    least = format_bytes(floor.least_bytes)
-    return f"no plan of one pass needs less than {least} on {floor.device}: {', '.join([*held, needed])}{lowered}"
+    least = f"less than {format_bytes(floor.least_bytes)} on {floor.device}"
+    return f"no plan of one pass with each op whole needs {least}: {', '.join([*held, needed])}{lowered}"
 
 
 def _loss_words(floor: Floor) -> str:

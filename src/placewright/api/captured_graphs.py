@@ -47,6 +47,9 @@ from placewright.plans.record import Plan
 from placewright.rematerialization.reruns import rewritten
 from placewright.support.errors import InputError
 
+#: Shares of the room for which splits are chosen, until one fits with what its kernels take for themselves.
+_ROOM = (1.0, 0.85, 0.7, 0.5)
+
 
 def compile_graph(planner: GraphPlanner, module: Any, example_inputs: Sequence[Any]) -> Any:
     """What PyTorch calls in place of a graph that it has captured.
@@ -147,21 +150,26 @@ class _Captured:
             places = [getattr(node.meta.get("desc"), "idx", -1) for node in joint.graph.find_nodes(op="placeholder")]
             add_before_casting(joint, num_fwd_outputs, [0 <= place < len(own) and own[place] for place in places])
         self._check_hooks(without_gradient(joint, num_fwd_outputs))
-        if self._planner.wishes.split and self._planner.limit is not None and not _is_open(joint) and _computes(joint):
-            with _disable_current_modes(), torch.no_grad():
-                joint = self._split(joint, num_fwd_outputs, list(static_lifetime_input_indices or ()))
-        parts = partition(
-            joint,
-            inputs,
-            num_fwd_outputs=num_fwd_outputs,
-            static_lifetime_input_indices=static_lifetime_input_indices,
-            **others,
-        )
-        if _is_open(joint) or not _computes(joint):
-            return parts
         static = list(static_lifetime_input_indices or ())
-        with _disable_current_modes(), torch.no_grad():
-            parts = self._parted(joint, parts, num_fwd_outputs, static)
+
+        def whole_or_in_parts(module: torch.fx.GraphModule) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
+            parts = partition(
+                module,
+                inputs,
+                num_fwd_outputs=num_fwd_outputs,
+                static_lifetime_input_indices=static_lifetime_input_indices,
+                **others,
+            )
+            if not _is_open(module) and _computes(module):
+                with _disable_current_modes(), torch.no_grad():
+                    parts = self._parted(module, parts, num_fwd_outputs, static)
+            return parts
+
+        may_split = self._planner.wishes.split and self._planner.limit is not None
+        if may_split and not _is_open(joint) and _computes(joint):
+            parts = self._in_parts(joint, num_fwd_outputs, static, whole_or_in_parts)
+        else:
+            parts = whole_or_in_parts(joint)
         self._examples = ()
         return parts
 
@@ -176,16 +184,44 @@ class _Captured:
                     "None; register it only where there is a gradient"
                 )
 
-    def _split(self, joint: torch.fx.GraphModule, num_outputs: int, static: Sequence[int]) -> torch.fx.GraphModule:
-        """The graph with a stretch in parts, where that keeps the limit at less time."""
+    def _in_parts(
+        self,
+        joint: torch.fx.GraphModule,
+        num_outputs: int,
+        static: Sequence[int],
+        parted: Callable[[torch.fx.GraphModule], tuple[torch.fx.GraphModule, torch.fx.GraphModule]],
+    ) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
+        """Forward and backward of the graph with a stretch in parts, where that keeps the limit at less time.
+
+        A split is chosen without what kernels take for themselves. Where the graph that has it does not fit with that,
+        one is chosen for less. Raises InputError as the first does.
+        """
+        refused: InputError | None = None
+        for share in _ROOM:
+            with _disable_current_modes(), torch.no_grad():
+                module = self._split(joint, num_outputs, static, share)
+            if module is joint and refused is not None:
+                continue
+            try:
+                return parted(module)
+            except InputError as error:
+                refused = refused or error
+        assert refused is not None
+        raise refused
+
+    def _split(
+        self, joint: torch.fx.GraphModule, num_outputs: int, static: Sequence[int], share: float
+    ) -> torch.fx.GraphModule:
+        """The graph with the fastest split within a share of the room; itself where none takes less time."""
         planner = self._planner
         placeholders = joint.graph.find_nodes(op="placeholder")
         values = [_value_of(node, self._examples) for node in placeholders]
         self._note(placeholders, values, static)
-        room = planner.room_for(values)
+        whole = planner.room_for(values)
+        assert whole is not None
+        room = int(share * whole)
         resident = [node.name in self._resident for node in placeholders]
         given = {node.name for node in placeholders if node.name not in self._static and not is_tangent(node)}
-        assert room is not None
 
         def read(module: torch.fx.GraphModule) -> Graph:
             return JointGraph(module, num_outputs, None, resident=resident, as_run=True, sums_in_place=True).graph

@@ -6,11 +6,13 @@ import copy
 import importlib.util
 import logging
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from placewright.graph import Graph
 from placewright.importers import builder
 from placewright.importers.batches import TRACED_BATCH, of_batch
 from placewright.importers.forward_backward import ForwardBackward
@@ -77,6 +79,8 @@ class PassCaptures:
         self._splits: dict[_Key, list[Any]] = {}
         self._parted: dict[tuple[_Key, int, int], ForwardBackward] = {}
         self._warned: set[str] = set()
+        #: Whether other batches are as derived; None where that was not looked at.
+        self._is_derivable: bool | None = None
 
     def get(self, batch: int, trained: Trained = "own", autocast: str | None = None) -> ForwardBackward:
         """One of a batch. Raises InputError where PyTorch cannot trace it."""
@@ -85,11 +89,23 @@ class PassCaptures:
             return self._capture(*key)
         if key not in self._derived:
             try:
+                self._check_derived()
                 self._derived[key] = of_batch(self._capture(TRACED_BATCH, trained, autocast), batch)
             except InputError:
-                # It may take some batches only.
+                # It may take some batches only, or do something else with other batches.
                 self._derived[key] = self._capture(*key)
         return self._derived[key]
+
+    def _check_derived(self) -> None:
+        """Raises InputError where the given batch is not what is derived for it."""
+        if self._is_derivable is None:
+            given = self._capture(self.samples, "own", None)
+            self._is_derivable = False
+            if not _takes_samples_apart(given.graph, self.samples):
+                derived = of_batch(self._capture(TRACED_BATCH, "own", None), self.samples)
+                self._is_derivable = _facts(derived.graph) == _facts(given.graph)
+        if not self._is_derivable:
+            raise InputError(f"{type(self.model).__name__} depends on the batch in other ways than by multiples of it")
 
     def splits(self, batch: int, trained: Trained = "own", autocast: str | None = None) -> list[Split]:
         """Stretches of ops that can run in parts there."""
@@ -104,26 +120,24 @@ class PassCaptures:
     def in_parts(
         self, batch: int, split: int, num_parts: int, trained: Trained = "own", autocast: str | None = None
     ) -> ForwardBackward:
-        """The same with one of the splits, by its number. Raises InputError where parts have no whole numbers of rows.
-
-        It has to have been asked which splits there are.
-        """
+        """The same with one of the splits, by its number. Raises InputError where a part is no whole number of rows."""
+        self.splits(batch, trained, autocast)
         key = self._traced_as(batch, trained, autocast)
         parted = (key, split, num_parts)
         if parted not in self._parted:
             from placewright.importers.torch.forward_backward import in_parts
 
             name, choice = type(self.model).__name__, self._splits[key][split]
-            with collection_paused():
+            with _each_warning_once(self._warned), collection_paused():
                 self._parted[parted] = in_parts(self._traced[key], name, choice, num_parts)
         passes = self._parted[parted]
         return passes if key[0] == batch else of_batch(passes, batch)
 
     def _traced_as(self, batch: int, trained: Trained, autocast: str | None) -> _Key:
         """What the passes of a batch are derived from."""
-        key, traced = (batch, trained, autocast), (TRACED_BATCH, trained, autocast)
+        key = batch, trained, autocast
         self.get(*key)
-        return key if self._is_given(key) or traced not in self._captured else traced
+        return key if key in self._captured else (TRACED_BATCH, trained, autocast)
 
     def _is_given(self, key: _Key) -> bool:
         return key == (self.samples, "own", None)
@@ -152,6 +166,23 @@ class PassCaptures:
             made = _without_memory(self.model)
             self._models[trained] = made.to(torch.bfloat16) if trained == "bfloat16" else _with_adapters(made)
         return self._models[trained]
+
+
+def _takes_samples_apart(graph: Graph, samples: int) -> bool:
+    """Whether all samples of a tensor are taken one by one, which would be millions of ops in the traced batch."""
+    taken: Counter[int] = Counter()
+    for op in graph.ops:
+        if op.target in ("aten.unbind.int", "aten.select.int"):
+            shape = graph.tensors[op.inputs[0]].shape or ()
+            apart = [tensor for tensor in op.outputs if graph.tensors[tensor].shape == shape[1:]]
+            taken[op.inputs[0]] += len(apart) if shape[:1] == (samples,) else 0
+    return any(count >= samples for count in taken.values())
+
+
+def _facts(graph: Graph) -> object:
+    """What costs depend on."""
+    ops = [(op.name, dict(op.attributes)) for op in graph.ops]
+    return ops, [(tensor.shape, tensor.size_bytes) for tensor in graph.tensors]
 
 
 def _of_samples(leaf: Any, samples: int, batch: int, trained: Trained) -> Any:

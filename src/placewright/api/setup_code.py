@@ -63,14 +63,10 @@ def planned_step(count: int, limit: int, *, with_optimizer: bool, split: bool) -
         yield f"step = placewright.fit(model, batch, {limit}, optimizer=optimizer{in_parts})"
         yield "step(*batch)"
         return
-    if count == 1:
-        yield f"step = placewright.fit(model, batch, {limit}{in_parts})"
-        yield "step(*batch)"
-    else:
-        yield f"first = tuple(each.chunk({count})[0] for each in batch)"
-        yield f"step = placewright.fit(model, first, {limit}, loss=lambda loss: loss / {count}{in_parts})"
-        yield _parts(count)
-        yield "    step(*part)"
+    yield f"first = tuple(each.chunk({count})[0] for each in batch)"
+    yield f"step = placewright.fit(model, first, {limit}, loss=lambda loss: loss / {count}{in_parts})"
+    yield _parts(count)
+    yield "    step(*part)"
     yield "optimizer.step()"
     yield "optimizer.zero_grad()"
 

@@ -321,20 +321,21 @@ class SetupSearch:
             needed_bytes=least - states - parameters,
             op=name,
             kind=op.kind,
-            lowered_by=tuple(self._lowers(own, least, is_loss="log_softmax" in name)),
+            lowered_by=tuple(self._lowers(own, least)),
         )
 
-    def _lowers(self, own: Way, least: int, *, is_loss: bool) -> Iterator[str]:
+    def _lowers(self, own: Way, least: int) -> Iterator[str]:
         """Ways that were tried whose least is less, and how much it is."""
         place = own.place
         found: dict[str, int] = {}
-        for number, split in enumerate(self.captures.splits(self.captures.samples) if is_loss else ()):
-            passes = self.captures.in_parts(self.captures.samples, number, split.counts[-1])
+        samples = self.captures.samples
+        for number, split in enumerate(self.captures.splits(samples)):
+            passes = self.captures.in_parts(samples, number, split.counts[-1])
             size = least_limit(replace(own, for_plans=passes).problem(passes, place.fused))[0]
             found[f"the {split.name} in {split.counts[-1]} parts (split=True)"] = size
         for each in self.tried:
             way = each.way
-            if way.place is place and way.batch * way.accumulation == self.captures.samples:
+            if way.place is place and way.batch * way.accumulation == samples:
                 size = least_limit(way.problem(way.for_plans, place.fused))[0]
                 found[each.setup.words] = size
         fewest = sorted((size, words) for words, size in found.items() if size < least)

@@ -17,8 +17,13 @@ _ATEN = torch.ops.aten
 
 
 def is_dropout(node: fx.Node) -> bool:
-    """Whether a node is a dropout that draws."""
-    return bool(node.target is _ATEN.native_dropout.default and arguments_of(node)["train"])
+    """Whether a node is a dropout that draws, of a tensor for whose elements another in its place draws the same."""
+    if node.target is not _ATEN.native_dropout.default:
+        return False
+    arguments = arguments_of(node)
+    value = arguments["input"].meta["val"]
+    # A tensor with gaps has another one without them beside it, and a GPU's kernel draws in the order of memory.
+    return bool(arguments["train"]) and not (_draws_by_itself(value) and value.numel() != _span(value))
 
 
 def divide_dropout(node: fx.Node) -> fx.Node:
@@ -52,3 +57,8 @@ def divide_dropout(node: fx.Node) -> fx.Node:
 def _draws_by_itself(value: torch.Tensor) -> bool:
     """Whether no other kernel draws what that of dropout draws, which depends on the dtype."""
     return bool(value.is_cuda)
+
+
+def _span(value: torch.Tensor) -> int:
+    """How many places a tensor lies across."""
+    return 1 + sum((int(size) - 1) * int(step) for size, step in zip(value.shape, value.stride(), strict=True))

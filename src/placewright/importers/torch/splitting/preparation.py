@@ -119,7 +119,11 @@ def _make_constants_alone(graph: fx.Graph) -> None:
                 filled = added(node, _ATEN.full.default, size, number, dtype=like.dtype, device=like.device)
             node.replace_all_uses_with(filled)
             graph.erase_node(node)
-    for node in graph.find_nodes(op="call_function", target=_ATEN.empty_like.default):
+    for node in [
+        node
+        for target in (_ATEN.empty_like.default, _ATEN.new_empty.default)
+        for node in graph.find_nodes(op="call_function", target=target)
+    ]:
         like = node.meta["val"]
         with graph.inserting_before(node):
             lying = {"dtype": like.dtype, "device": like.device}
