@@ -24,6 +24,8 @@ from placewright.support.modules import described
 Trained = Literal["own", "bfloat16", "lora"]
 #: The rank of adapters, and which layers get them.
 LORA_RANK = 16
+#: What changes a dtype.
+_CAST = "aten._to_copy.default"
 #: The batch, what is trained, and the device whose rules of autocast there are.
 _Key = tuple[int, Trained, str | None]
 
@@ -89,21 +91,27 @@ class PassCaptures:
             return self._capture(*key)
         if key not in self._derived:
             try:
-                self._check_derived()
+                self._check_derived(trained, autocast)
                 self._derived[key] = of_batch(self._capture(TRACED_BATCH, trained, autocast), batch)
             except InputError:
                 # It may take some batches only, or do something else with other batches.
                 self._derived[key] = self._capture(*key)
         return self._derived[key]
 
-    def _check_derived(self) -> None:
-        """Raises InputError where the given batch is not what is derived for it."""
+    def _check_derived(self, trained: Trained, autocast: str | None) -> None:
+        """Raises InputError where the given batch is not what is derived for it.
+
+        Under autocast the same ops of the same shapes are enough, beside casts, as another capture takes long.
+        """
         if self._is_derivable is None:
-            given = self._capture(self.samples, "own", None)
+            given = self._capture(self.samples).graph
             self._is_derivable = False
-            if not _takes_samples_apart(given.graph, self.samples):
-                derived = of_batch(self._capture(TRACED_BATCH, "own", None), self.samples)
-                self._is_derivable = _facts(derived.graph) == _facts(given.graph)
+            if not _takes_samples_apart(given, self.samples):
+                derived = of_batch(self._capture(TRACED_BATCH, trained, autocast), self.samples).graph
+                is_other = trained != "own" or autocast is not None
+                if is_other and _work(derived) != _work(given):
+                    derived, is_other = of_batch(self._capture(TRACED_BATCH), self.samples).graph, False
+                self._is_derivable = is_other or _facts(derived) == _facts(given)
         if not self._is_derivable:
             raise InputError(f"{type(self.model).__name__} depends on the batch in other ways than by multiples of it")
 
@@ -142,7 +150,7 @@ class PassCaptures:
     def _is_given(self, key: _Key) -> bool:
         return key == (self.samples, "own", None)
 
-    def _capture(self, batch: int, trained: Trained, autocast: str | None) -> ForwardBackward:
+    def _capture(self, batch: int, trained: Trained = "own", autocast: str | None = None) -> ForwardBackward:
         from torch.utils import _pytree as pytree
 
         from placewright.importers.torch.forward_backward import forward_backward, traced_pass
@@ -177,6 +185,12 @@ def _takes_samples_apart(graph: Graph, samples: int) -> bool:
             apart = [tensor for tensor in op.outputs if graph.tensors[tensor].shape == shape[1:]]
             taken[op.inputs[0]] += len(apart) if shape[:1] == (samples,) else 0
     return any(count >= samples for count in taken.values())
+
+
+def _work(graph: Graph) -> Counter[object]:
+    """Ops that compute something by what they make, in whatever dtype."""
+    ops = (op for op in graph.ops if op.kind not in ("view", "copy") and op.target != _CAST)
+    return Counter((op.target, *(graph.tensors[tensor].shape for tensor in op.outputs)) for op in ops)
 
 
 def _facts(graph: Graph) -> object:

@@ -48,6 +48,9 @@ def _tensor(tensor: Tensor, batch: int) -> Tensor:
 
 def _op(op: Op, batch: int) -> Op:
     attributes: Mapping[str, Any] = {name: _value(value, batch) for name, value in op.attributes.items()}
+    size = op.attributes.get("bytes_moved", 0)
+    if isinstance(size, int) and size >= _PRIME // 2 and size % _PRIME >= _NEAR:
+        raise InputError(f"what '{op.name}' moves is of the batch and of something else")
     return op if attributes == op.attributes else replace(op, attributes=attributes)
 
 
