@@ -90,12 +90,13 @@ def test_a_frontier_of_a_module_has_rivals_by_its_blocks() -> None:
         "budget 0.25 of torch.compile",
         "batch 256 x 2, accumulated",
         "batch 128 x 4, accumulated",
+        *(f"batch in {count} parts" for count in (2, 4, 8, 16)),
     ]
     kept, rivals = found.facts.rivals[0], found.facts.rivals[1:]
-    for rival in rivals[:-2]:
+    for rival in rivals[:5]:
         assert rival.planned_time_ns is not None
         assert rival.planned_time_ns <= rival.step_time_ns
-    for rival in rivals[-2:]:
+    for rival in rivals[5:]:
         # The same samples in more ops take no less time, and half of them at once need less memory.
         assert rival.step_time_ns > kept.step_time_ns
         assert rival.peak_bytes < kept.peak_bytes
