@@ -26,9 +26,7 @@ def captured_step(model: Any, args: Sequence[Any], *, training: bool) -> Graph:
 def steps_in_parts(model: Any, args: Sequence[Any]) -> Iterator[tuple[str, int, Graph]]:
     """The same of a training step with a stretch of ops in parts: which one, in how many, and the graph."""
     traced = trace_joint(model, args, {}, training=True, loss=None)
-    placeholders = traced.graph.find_nodes(op="placeholder")
-    inputs = [node for node in placeholders if (traced.source_of(node.meta["desc"]) or ("", ""))[1] == "input"]
-    for choice in choices(traced.graph, inputs):
+    for choice in choices(traced.graph, traced.inputs()):
         for count in choice.counts:
             parted = replace(traced, graph=divided(traced.graph, choice, count))
             yield choice.name, count, _step(parted, type(model).__name__)

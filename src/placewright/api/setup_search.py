@@ -254,8 +254,9 @@ class SetupSearch:
         way, least = tried.way, (1 - _WORTH) * tried.setup.peak_bytes
         found: list[_Tried] = []
         for number, split in enumerate(self.captures.splits(way.batch, way.trained, way.rules)):
-            # Where most parts do not fit, fewer hardly do.
-            for count in (*split.counts[-1:], *split.counts[:-1]):
+            # Where most parts do not fit, fewer hardly do; otherwise the fewest that fit are sought.
+            most = split.counts[-1]
+            for count in (most, *split.counts[:-1]):
                 try:
                     passes = self.captures.in_parts(way.batch, number, count, way.trained, way.rules)
                 except InputError:
@@ -266,7 +267,8 @@ class SetupSearch:
                 runs = Runs(graph=problem.graph, metrics=metrics, is_planned=True)
                 one = setup(parted, way.place.fused, runs, metrics)
                 found.append(_Tried(way=parted, metrics=metrics, setup=one))
-                if one.fits != (count == split.counts[-1]):
+                is_last = one.fits if count < most else not one.fits
+                if is_last:
                     break
         worth = (each for each in found if each.setup.fits or each.setup.peak_bytes < least)
         return min(worth, key=lambda each: _nearest(each.setup), default=None)

@@ -30,3 +30,8 @@ class Joint:
     def source_of(self, descriptor: Any) -> tuple[str, SourceRole] | None:
         """Name and role of what a placeholder stands for."""
         return self.sources.get(descriptor)
+
+    def inputs(self) -> list[Any]:
+        """Placeholders of what the module is called with."""
+        placeholders = self.graph.find_nodes(op="placeholder")
+        return [node for node in placeholders if (self.source_of(node.meta["desc"]) or ("", ""))[1] == "input"]

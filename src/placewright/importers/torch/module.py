@@ -117,9 +117,7 @@ def graphs_in_parts(
     from placewright.importers.torch.splitting.choices import choices, divided
 
     traced = trace_joint(model, positional(args), kwargs, training=True, loss=None)
-    placeholders = traced.graph.find_nodes(op="placeholder")
-    inputs = [node for node in placeholders if (traced.source_of(node.meta["desc"]) or ("", ""))[1] == "input"]
-    for choice in choices(traced.graph, inputs):
+    for choice in choices(traced.graph, traced.inputs()):
         for count in choice.counts:
             captured = capture(replace(traced, graph=divided(traced.graph, choice, count)))
             graph, _ = translate(captured, _name_of(model), optimizer, copies=False)
