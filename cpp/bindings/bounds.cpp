@@ -28,7 +28,7 @@ void require_same_size(bool same) {
 void bind_bounds(nb::module_& m) {
     m.def(
         "time_bounds",
-        [](const Problem& problem, const ArrayIn<int64_t>& array, int64_t scale, int64_t budget) {
+        [](const Problem& problem, const ArrayIn<int64_t>& array, int64_t scale, int64_t heaviest, int64_t budget) {
             const std::vector<int64_t> work = as_vector(array);
             if (work.size() != size_t(problem.num_ops)) throw std::invalid_argument("work needs one entry per op");
             int64_t left = Problem::kNoLimit - 1;
@@ -37,12 +37,13 @@ void bind_bounds(nb::module_& m) {
                 left -= own;
             }
             if (scale < 1 || scale >= Problem::kNoLimit) throw std::invalid_argument("scale must lie in [1, 2^62)");
+            if (heaviest < 1 || heaviest > scale) throw std::invalid_argument("heaviest must lie in [1, scale]");
             require_budget(budget);
             nb::gil_scoped_release release;
-            const TimeBounds bounds = time_bounds(problem, work, scale, budget);
+            const TimeBounds bounds = time_bounds(problem, work, scale, heaviest, budget);
             return std::tuple(bounds.path_ns, bounds.chain_ns, bounds.window_ns, bounds.launch_ns);
         },
-        nb::arg("problem"), nb::arg("work"), nb::arg("scale"), nb::arg("budget"),
+        nb::arg("problem"), nb::arg("work"), nb::arg("scale"), nb::arg("heaviest"), nb::arg("budget"),
         "Bounds on the step time in ns: longest chain, the same with what must stand around each op, fullest window, "
         "launches.");
     m.def(

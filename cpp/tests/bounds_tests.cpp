@@ -15,7 +15,7 @@ TimeBounds bounds_with_equal_weights(const Problem& p, int64_t budget) {
     for (int32_t op = 0; op < p.num_ops; ++op)
         for (int32_t device = 0; device < p.num_devices; ++device)
             if (p.allowed[op] >> device & 1) work[size_t(op)] = std::min(work[size_t(op)], p.op_time(op, device));
-    return time_bounds(p, work, p.num_devices, budget);
+    return time_bounds(p, work, p.num_devices, 1, budget);
 }
 
 TEST("no bound is above what a decoded order costs, whatever it may look at") {

@@ -476,7 +476,7 @@ class SuperstepAnnealing:
     def best(self) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]]:
         """The best so far: device of each op, and the whole order."""
 
-def time_bounds(problem: Problem, work: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], scale: int, budget: int) -> tuple[int, int, int, int]:
+def time_bounds(problem: Problem, work: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], scale: int, heaviest: int, budget: int) -> tuple[int, int, int, int]:
     """
     Bounds on the step time in ns: longest chain, the same with what must stand around each op, fullest window, launches.
     """

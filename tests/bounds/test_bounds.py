@@ -226,6 +226,27 @@ def test_work_before_a_join_is_shared_between_the_ops_that_lead_to_it() -> None:
     assert delayed_path(problem_of(FAN, machine_of(3), [10, 10, 10, 10, 10, 5])).value == 29
 
 
+# On two devices with a latency of 4 an op of FAN elsewhere starts 4 after s and ends 4 before t: 40 of work fit into L
+# and L - 8, so L is 24, and the step 10 + 24 + 5. Whole ops take 8 + 20 there, or 30 on the device of s. On three
+# devices L, L - 8 and L - 8 are 40 for 19: 34 in all. With a latency of 20, one device does all 40.
+@pytest.mark.parametrize(("devices", "latency_ns", "value"), [(2, 4, 39), (3, 4, 34), (2, 20, 55), (3, 0, 29)])
+def test_work_that_is_spread_between_a_fork_and_a_join_pays_for_its_transfers(
+    devices: int, latency_ns: int, value: int
+) -> None:
+    problem = problem_of(FAN, machine_of(devices, Link(latency_ns=latency_ns)), [10, 10, 10, 10, 10, 5])
+    assert delayed_path(problem).value == value
+
+
+def test_ops_with_small_delays_are_left_out_where_the_others_prove_more() -> None:
+    # As FAN, but e reads s at no cost to others' delays: it comes right before t, where a control dependency delays
+    # nothing across devices. The four others still need 24 with a latency of 4.
+    graph = graph_of(
+        {"s": ("", 1), **dict.fromkeys("abcd", ("s", 1)), "e": ("s", 1), "t": ("a b c d", 1)}, controls={"t": "e"}
+    )
+    problem = problem_of(graph, machine_of(2, Link(latency_ns=4)), [10, 10, 10, 10, 10, 1, 5], control="order")
+    assert delayed_path(problem).value == 39
+
+
 # a and b take 10 each and c reads both: on one device c starts at 20, else when one of them arrives, 10 + latency.
 @pytest.mark.parametrize(("latency_ns", "value"), [(0, 15), (3, 18), (100, 25)])
 @pytest.mark.parametrize("transfer_model", ["blocking", "overlapped"])

@@ -123,7 +123,7 @@ def test_changing_the_arrays_afterwards_changes_nothing() -> None:
 def test_work_that_is_negative_too_much_or_too_short_bounds_nothing(work: list[int]) -> None:
     problem = _core.Problem(**arrays())
     with pytest.raises(ValueError, match="work"):
-        _core.time_bounds(problem, np.array(work, np.int64), 1, 1000)
+        _core.time_bounds(problem, np.array(work, np.int64), 1, 1, 1000)
 
 
 @pytest.mark.parametrize("cluster_of", [[0, 0, 0], [0, 1], [0, 1, 2]])

@@ -159,7 +159,7 @@ def _keys(
 def _bounds_and_clusters(problem: _core.Problem, answer: Callable[..., Any], placed: dict[str, Any]) -> None:
     answer("live_memory_bound", _core.live_memory_bound, {"budget": 1000}, problem=problem)
     work = np.ones(problem.num_ops, np.int64)
-    answer("time_bounds", _core.time_bounds, {"work": work, "scale": 1, "budget": 1000}, problem=problem)
+    answer("time_bounds", _core.time_bounds, {"work": work, "scale": 1, "heaviest": 1, "budget": 1000}, problem=problem)
     answer("chain_clusters", _core.chain_clusters, {"cap_ns": 10}, problem=problem)
     coarsened = answer("coarsen", _core.coarsen, {"max_clusters": 3}, problem=problem)
     if coarsened is None:

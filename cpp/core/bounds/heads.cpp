@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "bounds/fork_join.hpp"
+
 namespace placewright {
 
 namespace {
@@ -16,7 +18,8 @@ class HeadSearch {
           head_(std::move(least)),
           seen_by_(delays.before.num_rows(), -1),
           rest_(delays.before.num_rows()),
-          apart_(delays.before.num_rows()) {
+          apart_(delays.before.num_rows()),
+          fork_join_(delays, durations, kBetween * budget) {
         head_.resize(size_t(delays.before.num_rows()));
     }
 
@@ -26,9 +29,10 @@ class HeadSearch {
         for (int32_t op = 0; op < delays_.before.num_rows(); ++op) {
             for (int32_t other : delays_.before[op]) head_[op] = std::max(head_[op], finish(other));
             if (!is_join(op)) continue;
-            reach_ = std::max(kLeastReach, budget_ / (2 * joins_left--));
+            reach_ = std::max(kLeastReach, budget_ / (2 * joins_left));
             head_[op] = std::max(head_[op], after_shared_work(op));
             head_[op] = std::max(head_[op], after_sequence_or_transfer(op));
+            head_[op] = std::max(head_[op], fork_join_.earliest_start(op, head_, joins_left--));
         }
         return std::move(head_);
     }
@@ -129,6 +133,7 @@ class HeadSearch {
 
     static constexpr int64_t kLeastReach = 8;
     static constexpr size_t kMaxLate = 64;
+    static constexpr int64_t kBetween = 3;  // dependencies between forks and joins for each ancestor of the budget
 
     const Delays& delays_;
     const Durations& durations_;
@@ -140,6 +145,7 @@ class HeadSearch {
     std::vector<std::pair<int64_t, int32_t>> by_head_;
     std::vector<int32_t> by_index_;
     std::vector<Ancestor> late_;
+    ForkJoin fork_join_;
 };
 
 }  // namespace

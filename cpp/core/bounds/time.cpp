@@ -173,15 +173,17 @@ std::vector<T> turned(std::span<const T> values) {
 
 }  // namespace
 
-TimeBounds time_bounds(const Problem& problem, std::span<const int64_t> work, int64_t scale, int64_t budget) {
+TimeBounds time_bounds(const Problem& problem, std::span<const int64_t> work, int64_t scale, int64_t heaviest,
+                       int64_t budget) {
     const std::vector<int64_t> fastest = fastest_times(problem);
-    const Durations durations{fastest, work, scale};
+    const Durations durations{fastest, work, scale, heaviest};
     const Delays delays(problem);
     const std::vector<int64_t> launch = least_launches(problem);
     const int64_t num_hosts = count_hosts(problem);
     const std::vector<int64_t> head = heads(delays, durations, budget, launched_heads(delays, launch, num_hosts));
     const std::vector<int64_t> fastest_turned = turned<int64_t>(fastest), work_turned = turned<int64_t>(work);
-    const std::vector<int64_t> tail_turned = heads(delays.reversed(), {fastest_turned, work_turned, scale}, budget);
+    const std::vector<int64_t> tail_turned =
+        heads(delays.reversed(), {fastest_turned, work_turned, scale, heaviest}, budget);
     const std::vector<int64_t> tail = turned<int64_t>(tail_turned);
     int64_t launches = launches_and_rest(launch, num_hosts, durations, tail);
     if (problem.has_hosts) launches = std::max(launches, launched_path(problem, delays, tail));

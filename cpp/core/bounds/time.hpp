@@ -12,8 +12,9 @@ struct TimeBounds {
     int64_t launch_ns;  // launches of host threads, and what follows the last of them
 };
 
-// work: of each op, in units of 1 / scale ns: in a span of t ns all devices together do at most t * scale. About
-// `budget` ancestors of ops where paths join are looked at, and as many descendants.
-TimeBounds time_bounds(const Problem& problem, std::span<const int64_t> work, int64_t scale, int64_t budget);
+// work: of each op, in units of 1 / scale ns: in a span of t ns all devices together do at most t * scale, and one
+// device at most t * heaviest. About `budget` ancestors of ops where paths join are looked at, and as many descendants.
+TimeBounds time_bounds(const Problem& problem, std::span<const int64_t> work, int64_t scale, int64_t heaviest,
+                       int64_t budget);
 
 }  // namespace placewright

@@ -116,7 +116,8 @@ def _core_bounds(problem: Problem) -> tuple[int, int, int, int]:
     if known is None:
         weights, scale = _device_weights(problem)
         work = _work(_allowed_ns(problem), weights)
-        known = _FROM_CORE[problem] = _core.time_bounds(problem.core, work, scale, _MAX_ANCESTORS)
+        heaviest = int(weights.max())
+        known = _FROM_CORE[problem] = _core.time_bounds(problem.core, work, scale, heaviest, _MAX_ANCESTORS)
     return known
 
 

@@ -1,0 +1,178 @@
+#include "bounds/fork_join.hpp"
+
+#include <algorithm>
+#include <functional>
+
+namespace placewright {
+
+namespace {
+
+constexpr int64_t kNever = Delays::kNever;
+// Joins and forks where few other paths go by prove most: no more than at so many ops before and after.
+constexpr size_t kBeside = 6;
+constexpr size_t kMostAncestors = 64, kMostOfNarrow = 320;
+constexpr int kNearForks = 4;        // looked at whatever goes by
+constexpr int64_t kNarrowShare = 8;  // of what other joins may spend
+constexpr size_t kMostEnds = 6;      // delays before the join from which on ops are taken
+
+// Some ops between a fork and a join, with the least of their delays.
+struct Together {
+    int64_t after = kNever, apart_after = kNever, before = kNever, apart_before = kNever;
+    int64_t time = 0, work = 0;
+
+    // On one device the ops run one after the other. On several, a device loses `far` of the time, those of the fork
+    // and the join together `far - near` less. In under `far` ns only those two do anything.
+    int64_t least_time(int64_t scale, int64_t heaviest) const {
+        using Wide = __int128;
+        const Wide near = Wide(after) + before, far = Wide(apart_after) + apart_before;
+        Wide spread = ((Wide(work) + heaviest - 1) / heaviest + near + far + 1) / 2;
+        if (spread >= far) spread = far + std::max<Wide>(0, (Wide(work) - heaviest * (far - near) + scale - 1) / scale);
+        return static_cast<int64_t>(std::min(near + time, spread));
+    }
+};
+
+}  // namespace
+
+ForkJoin::ForkJoin(const Delays& delays, const Durations& durations, int64_t budget)
+    : delays_(delays),
+      durations_(durations),
+      budget_(budget),
+      num_after_(delays.before.num_rows()),
+      num_open_(delays.before.num_rows()),
+      seen_by_(delays.before.num_rows(), -1),
+      place_(delays.before.num_rows()),
+      to_join_(delays.before.num_rows()),
+      apart_from_join_(delays.before.num_rows()) {
+    for (int32_t op = delays.before.num_rows() - 1; op >= 0; --op)
+        for (int32_t other : delays.before[op])
+            if (num_after_[size_t(other)]++ == 0) {  // op is the last that waits for it
+                ++num_open_[size_t(other)];
+                --num_open_[size_t(op)];
+            }
+    for (size_t op = 1; op < num_open_.size(); ++op) num_open_[op] += num_open_[op - 1];
+}
+
+int64_t ForkJoin::earliest_start(int32_t op, std::span<const int64_t> head, int64_t joins_left) {
+    const bool narrow = is_narrow(op);
+    const int64_t end_of_budget = budget_ - budget_ / joins_left * (narrow ? std::min(kNarrowShare, joins_left) : 1);
+    if (end_of_budget == budget_) return head[size_t(op)];
+    find_ancestors(op, narrow ? kMostOfNarrow : kMostAncestors);
+    int64_t earliest = head[size_t(op)], time = 0;
+    int forks = 0;
+    for (size_t place = 0; place < ancestors_.size() && budget_ > end_of_budget; ++place) {
+        const auto fork = size_t(ancestors_[place]);
+        const int64_t end = head[fork] + durations_.time_ns[fork];
+        if (num_after_[fork] > 1 && end + time > earliest && (forks < kNearForks || is_waist(place))) {
+            ++forks;
+            find_between(place);
+            earliest = std::max(earliest, end + least_time());
+        }
+        time += durations_.time_ns[fork];
+    }
+    return earliest;
+}
+
+bool ForkJoin::is_narrow(int32_t op) const {
+    const size_t first = size_t(op) - std::min(size_t(op), kBeside);
+    const size_t end = std::min(num_open_.size(), size_t(op) + kBeside + 1);
+    const auto open = num_open_.begin();
+    return num_open_[size_t(op)] <= *std::min_element(open + int64_t(first), open + int64_t(end));
+}
+
+bool ForkJoin::is_waist(size_t place) const {
+    const size_t first = place - std::min(place, kBeside);
+    const size_t end = std::min(num_open_beside_.size(), place + kBeside + 1);
+    const auto open = num_open_beside_.begin();
+    return num_open_beside_[place] <= *std::min_element(open + int64_t(first), open + int64_t(end));
+}
+
+// From the last to the first: so all that lead on from one to op are known when it is taken. Different devices cost a
+// transfer somewhere on every path between them.
+void ForkJoin::find_ancestors(int32_t op, size_t most) {
+    ancestors_.clear();
+    num_open_beside_.clear();
+    heap_.clear();
+    const auto reach_from = [&](int32_t of, int64_t rest, int64_t apart) {
+        budget_ -= static_cast<int64_t>(delays_.before[of].size());
+        for (int32_t i = delays_.before.begin[of]; i < delays_.before.begin[of + 1]; ++i) {
+            const auto other = size_t(delays_.before.values[i]);
+            if (seen_by_[other] != op) {
+                seen_by_[other] = op;
+                place_[other] = -1;
+                to_join_[other] = apart_from_join_[other] = 0;
+                heap_.push_back(static_cast<int32_t>(other));
+                std::ranges::push_heap(heap_);
+            }
+            to_join_[other] = std::max(to_join_[other], rest);
+            apart_from_join_[other] =
+                std::max(apart_from_join_[other], std::min({delays_.between_ns[i] + rest, apart, kNever}));
+        }
+    };
+    reach_from(op, 0, kNever);
+    while (!heap_.empty() && ancestors_.size() < most) {
+        std::ranges::pop_heap(heap_);
+        const int32_t other = heap_.back();
+        heap_.pop_back();
+        place_[size_t(other)] = static_cast<int32_t>(ancestors_.size());
+        ancestors_.push_back(other);
+        num_open_beside_.push_back(heap_.size());
+        const int64_t time = durations_.time_ns[size_t(other)];
+        reach_from(other, time + to_join_[size_t(other)], std::min(time + apart_from_join_[size_t(other)], kNever));
+    }
+}
+
+// The ancestors that come after the fork.
+void ForkJoin::find_between(size_t fork) {
+    between_.clear();
+    after_fork_.assign(fork + 1, -1);
+    apart_from_fork_.assign(fork + 1, 0);
+    after_fork_[fork] = 0;
+    for (size_t place = fork; place-- > 0;) {
+        const auto op = size_t(ancestors_[place]);
+        budget_ -= static_cast<int64_t>(delays_.before[ancestors_[place]].size());
+        for (int32_t i = delays_.before.begin[op]; i < delays_.before.begin[op + 1]; ++i) {
+            const auto other = size_t(delays_.before.values[i]);
+            if (seen_by_[other] != seen_by_[op] || place_[other] < 0 || size_t(place_[other]) > fork) continue;
+            const auto there = size_t(place_[other]);
+            if (after_fork_[there] < 0) continue;
+            const bool is_fork = there == fork;
+            const int64_t after = is_fork ? 0 : after_fork_[there] + durations_.time_ns[other];
+            const int64_t apart = is_fork ? kNever : apart_from_fork_[there] + durations_.time_ns[other];
+            after_fork_[place] = std::max(after_fork_[place], after);
+            apart_from_fork_[place] =
+                std::max(apart_from_fork_[place], std::min({after + delays_.between_ns[i], apart, kNever}));
+        }
+        if (after_fork_[place] >= 0)
+            between_.push_back({after_fork_[place], apart_from_fork_[place], to_join_[op], apart_from_join_[op],
+                                durations_.time_ns[op], durations_.work[op]});
+    }
+}
+
+// The most that any of their sets needs, of those that hold all ops with delays from some on.
+int64_t ForkJoin::least_time() {
+    std::ranges::sort(between_, std::greater{}, &Between::apart_from_fork);
+    ends_.clear();
+    for (const Between& op : between_) ends_.push_back(op.apart_from_join);
+    std::ranges::sort(ends_);
+    const auto repeated = std::ranges::unique(ends_);
+    ends_.erase(repeated.begin(), repeated.end());
+    const size_t num_ends = std::min(ends_.size(), kMostEnds);
+    int64_t least = 0;
+    for (size_t i = 0; i < num_ends; ++i) {
+        const int64_t end = ends_[i * ends_.size() / num_ends];
+        Together taken;
+        for (const Between& op : between_) {
+            if (op.apart_from_join < end) continue;
+            taken.after = std::min(taken.after, op.after_fork);
+            taken.apart_after = op.apart_from_fork;
+            taken.before = std::min(taken.before, op.to_join);
+            taken.apart_before = std::min(taken.apart_before, op.apart_from_join);
+            taken.time += op.time;
+            taken.work += op.work;
+            least = std::max(least, taken.least_time(durations_.scale, durations_.heaviest));
+        }
+    }
+    return least;
+}
+
+}  // namespace placewright
