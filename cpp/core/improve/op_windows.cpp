@@ -57,9 +57,9 @@ OpWindows::OpWindows(const Problem& p, const DevicePairDelays& delays)
         for (int32_t device = 0; device < p.num_devices; ++device)
             if (p.allowed[op] >> device & 1) fastest[size_t(op)] = std::min(fastest[size_t(op)], p.op_time(op, device));
     const Delays least(p);
-    head_ = heads(least, {fastest, fastest, p.num_devices}, kAncestors);
+    head_ = heads(least, {fastest, fastest, p.num_devices, 1}, kAncestors);
     const std::vector<int64_t> backwards = turned(fastest);
-    tail_ = turned(heads(least.reversed(), {backwards, backwards, p.num_devices}, kAncestors));
+    tail_ = turned(heads(least.reversed(), {backwards, backwards, p.num_devices, 1}, kAncestors));
 }
 
 bool OpWindows::find(const ScheduledOps& scheduled, int64_t limit_ns) {
