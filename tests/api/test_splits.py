@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 import placewright
+from placewright.analysis.outcome import limit_words
 from placewright.execution.pytorch.memory import allocated_peak
 from placewright.importers.torch.front import trace_joint
 from placewright.importers.torch.splitting.choices import choices
@@ -52,6 +53,8 @@ def test_a_loss_in_parts_keeps_a_limit_that_whole_ops_cannot() -> None:
         placewright.fit(model, given(), LIMIT, evaluations=20)
     with placewright.fit(model, given(), LIMIT, split=True, evaluations=20) as step:
         step(*given())
+        assert step.plan.configuration["split"] == {"stretch": "loss", "parts": 4}
+        assert limit_words(step.plan) == "the loss runs in 4 parts"
         model.zero_grad()
         assert held(model) + allocated_peak(lambda: step(*given())) <= LIMIT
         model.zero_grad()

@@ -238,20 +238,30 @@ def _more_words(extra: float) -> str:
     return f"{share_words(extra)} more" if extra > 0 else "no more"
 
 
+def split_words(plan: Plan) -> str:
+    """What of a step runs in parts, as in "the loss runs in 8 parts"; empty where each op runs whole."""
+    match plan.configuration.get("split"):
+        case {"stretch": "loss", "parts": int(parts)}:
+            return f"the loss runs in {parts:,} parts"
+        case {"stretch": "batch", "parts": int(parts)}:
+            return f"the samples run in {parts:,} parts, one after the other"
+    return ""
+
+
 def limit_words(plan: Plan) -> str:
-    """What a memory limit changes that was given for one device, or what runs again or is moved on several; empty where
-    none was, or none is kept."""
-    one = plan.one_device
-    several = parted(plan.machine)[0].num_devices > 1
+    """What runs in parts, and what a memory limit changes that was given for one device, or what runs again or is moved
+    on several; empty where none was, or none is kept."""
+    one, split = plan.one_device, split_words(plan)
+    several, changed = parted(plan.machine)[0].num_devices > 1, ""
     if plan.status == "infeasible":
-        return ""
-    if several or not plan.configuration.get("memory_limit"):
-        return rerun_words(plan) if several and (plan.reruns or plan.moves) else ""
-    if plan.reruns or plan.moves:
-        return rerun_words(plan)
-    if one is None or one.order != "input-order":
-        return ""
-    return f"the memory limit changes nothing: the captured order needs {format_bytes(one.metrics.peak_memory_bytes)}"
+        return split
+    limited = several or bool(plan.configuration.get("memory_limit"))
+    if limited and (plan.reruns or plan.moves):
+        changed = rerun_words(plan)
+    elif limited and not several and not split and one is not None and one.order == "input-order":
+        needs = format_bytes(one.metrics.peak_memory_bytes)
+        changed = f"the memory limit changes nothing: the captured order needs {needs}"
+    return "; ".join(filter(None, (split, changed)))
 
 
 def share_words(change: float) -> str:

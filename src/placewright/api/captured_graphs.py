@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from placewright.api.functions import plan as make_plan
 from placewright.api.planned_graphs import MAX_PLANS, GraphPlanner, PlannedGraph
-from placewright.api.splits import is_split, split_within
+from placewright.api.splits import is_split, split_within, with_split
 from placewright.execution.pytorch.joint import (
     JointGraph,
     add_before_casting,
@@ -280,6 +280,7 @@ class _Captured:
             planned = planner.planned(again, rewritten(read.graph, theirs).graph, values, joint=True)
             if planned.plan.reruns and theirs:
                 planned = planner.planned(program, read.graph, values, joint=True)
+        planned.plan = with_split(planned.plan, joint)
         planned.likes = [(node.name, node.meta["val"]) for node in placeholders]
         planned.is_whole = self._is_whole
         if planned.plan.reruns or is_split(joint.graph):

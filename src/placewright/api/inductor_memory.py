@@ -21,7 +21,7 @@ from placewright.api.dynamo import RefusedError
 from placewright.api.functions import plan as make_plan
 from placewright.api.nested_regions import Regions
 from placewright.api.questions import Plan
-from placewright.api.splits import split_within
+from placewright.api.splits import split_within, with_split
 from placewright.costs.fused import with_fused_times
 from placewright.execution.pytorch.graph_steps import with_steps
 from placewright.execution.pytorch.inductor_ways import WAYS, Way
@@ -293,7 +293,7 @@ class MemoryPartitioner(CustomPartitionerFn):
 
         self.graphs.append(
             FittedGraph(
-                plan=found.plan,
+                plan=with_split(found.plan, gm),
                 saved_bytes=saved_with(sizes),
                 peak_bytes=found.peak_bytes,
                 num_tried=len(tried),

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 
 from torch import fx
 
 from placewright.graph import Graph
-from placewright.importers.torch.marks import PART
+from placewright.importers.torch.marks import PART, SPLIT
 from placewright.importers.torch.splitting.choices import Choice, choices, divided
 from placewright.plans.record import Plan
 from placewright.support.quantities import format_bytes, format_time_ns
@@ -57,6 +58,7 @@ def _in_parts(
     """More and more parts, until nothing has to run again."""
     for count in choice.counts:
         module = fx.GraphModule(joint, divided(graph, choice, count))
+        module.meta[SPLIT] = {"stretch": choice.name, "parts": min(count, choice.stretch.extent)}
         plan = planned(read(module))
         peak, time = format_bytes(plan.peak_bytes[0]), format_time_ns(plan.step_time_ns)
         _LOGGER.info("'%s' in %d parts: %s, %s", choice.name, count, peak, time)
@@ -68,6 +70,13 @@ def _in_parts(
 def _fitness(plan: Plan, limit: int) -> tuple[int, int]:
     """Bytes over the limit, then the time."""
     return max(0, plan.peak_bytes[0] - limit), plan.step_time_ns
+
+
+def with_split(plan: Plan, module: fx.GraphModule) -> Plan:
+    """The plan of a step, which says what of it runs in parts."""
+    if SPLIT not in module.meta:
+        return plan
+    return replace(plan, configuration={**plan.configuration, "split": module.meta[SPLIT]})
 
 
 def is_split(graph: fx.Graph) -> bool:

@@ -4,3 +4,5 @@
 IN_PLACE = "placewright_in_place"
 #: Of a node that runs in a part of a split: which one.
 PART = "placewright_part"
+#: Of a module with a stretch in parts: which one, and how many parts.
+SPLIT = "placewright_split"
