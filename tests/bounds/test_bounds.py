@@ -289,6 +289,12 @@ def test_ops_that_must_share_a_device_run_one_after_the_other() -> None:
     assert lower_bound(problem) == shared_device(problem) == Bound(30, "work of ops that must share a device")
 
 
+def test_times_of_years_have_a_bound() -> None:
+    # Weights in whole units are then 0 for both devices: only the chain counts.
+    years = 2**60 + 2**59
+    assert lower_bound(problem_of(graph_of({"a": ("", 1)}), machine_of(2), years)).value == years
+
+
 def test_an_op_takes_its_time_on_a_device_that_it_may_use() -> None:
     graph = graph_of({"a": ("", 1), "b": ("a", 1)})
     free = Problem(graph=graph, machine=machine_of(2), time_ns=np.array([[3, 9], [8, 1]]))

@@ -116,7 +116,7 @@ def _core_bounds(problem: Problem) -> tuple[int, int, int, int]:
     if known is None:
         weights, scale = _device_weights(problem)
         work = _work(_allowed_ns(problem), weights)
-        heaviest = int(weights.max())
+        heaviest = max(1, int(weights.max()))  # all are rounded to 0 where times are years
         known = _FROM_CORE[problem] = _core.time_bounds(problem.core, work, scale, heaviest, _MAX_ANCESTORS)
     return known
 
