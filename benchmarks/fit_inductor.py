@@ -199,7 +199,7 @@ def network_of(name: str) -> Network:
         example = built(library_entry(name, said), _SEED, 1)
         network, (args, kwargs) = example.module, example.batches[0]
     elif "builder" in said:
-        network = supervised(built_module(OWN, said["builder"], said.get("arguments", {})), said["loss"], (), "")
+        network = supervised(built_module(OWN, said["builder"], said.get("arguments", {})), said["loss"])
         args, kwargs = tuple(as_said(each) for each in said["inputs"]), {}
     else:
         network, args, kwargs = NETWORKS[name]()

@@ -1,11 +1,15 @@
-"""Small ONNX models that run, with seeded weights."""
+"""Small ONNX models that run, with seeded weights, and what ONNX Runtime makes of a planned one."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
+
+from placewright.plans.record import Plan
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
@@ -53,3 +57,26 @@ def write(
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
     onnx.save(onnx.shape_inference.infer_shapes(model), path)
     return path
+
+
+def executed(path: Path, feeds: dict[str, Any], folder: Path) -> tuple[list[str], dict[str, Any]]:
+    """Names of the nodes that ran, in order, and the outputs."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
+    options.intra_op_num_threads = 1
+    options.enable_profiling = True
+    options.profile_file_prefix = str(folder / "profile")
+    # Without a GPU its rule is skipped, and its nodes fall back to the CPU.
+    options.add_session_config_entry("session.layer_assignment_settings", "cpu(=cpu:0); gpu(=gpu0)")
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    names = [value.name for value in session.get_outputs()]
+    outputs = dict(zip(names, session.run(names, feeds), strict=True))
+    events = json.loads(Path(session.end_profiling()).read_text())
+    ran = sorted((event for event in events if event["cat"] == "Node"), key=lambda event: event["ts"])
+    return [event["name"].removesuffix("_kernel_time") for event in ran], outputs
+
+
+def planned_names(plan: Plan) -> list[str]:
+    in_turn = sorted(plan.ops, key=lambda op: (op.start_ns, op.position))
+    return [op.name for op in in_turn if op.kind != "input"]

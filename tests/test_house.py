@@ -100,16 +100,6 @@ def test_the_product_loads_nothing_of_the_laboratory() -> None:
     assert loaded.stdout.split() == []
 
 
-RUNTIMES = ("onnx_runtime", "pytorch")
-
-
-@pytest.mark.parametrize("path", sorted((SOURCE / "execution").rglob("*.py")), ids=lambda path: path.stem)
-def test_a_runtime_is_known_to_itself_alone_among_what_executes_plans(path: Path) -> None:
-    own = path.relative_to(SOURCE / "execution").parts[0]
-    named = set(re.findall(r"placewright\.execution\.(\w+)", path.read_text())) & set(RUNTIMES)
-    assert named <= {own}, f"{path.relative_to(SOURCE)} imports from {named - {own}}"
-
-
 CORE = ROOT / "cpp" / "core"
 CORE_ROOMS = (
     *("support", "problem", "simulate", "construct", "decode", "bounds", "improve", "coarsen"),

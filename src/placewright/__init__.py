@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from placewright.api.fitting import fit
     from placewright.api.frontiers import frontier
     from placewright.api.functions import inspect, load, plan, save
-    from placewright.api.onnx_running import compile_onnx
     from placewright.api.questions import Plan
     from placewright.api.running import compile, profile
     from placewright.api.training_setups import alternatives, fits
@@ -46,7 +45,6 @@ __all__ = [
     "__version__",
     "alternatives",
     "compile",
-    "compile_onnx",
     "export_plan",
     "fit",
     "fits",
@@ -76,7 +74,6 @@ _MODULE_OF = {
     **dict.fromkeys(("load_graph", "save_graph"), "placewright.importers"),
     "Plan": "placewright.api.questions",
     **dict.fromkeys(("alternatives", "fits"), "placewright.api.training_setups"),
-    "compile_onnx": "placewright.api.onnx_running",
     "export_plan": "placewright.export",
     "fit": "placewright.api.fitting",
     "from_jax": "placewright.importers.jax.function",

@@ -3,7 +3,6 @@
 from dataclasses import asdict, replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from instances import graph_of, machine_of, problem_of
 from plans import small_plan
@@ -149,21 +148,6 @@ def test_a_plan_of_no_file_asks_which_graph_it_is_for(plan: Plan) -> None:
         plan.check()
     with pytest.raises(placewright.InputError, match=r"the plan is not a plan for 'tiny'"):
         judge(plan, graph_of({"a": ("", 10)}))
-
-
-def test_a_data_frame_has_a_row_per_step_in_the_order_of_the_plan(plan: Plan) -> None:
-    pytest.importorskip("pandas")
-    frame = plan.to_dataframe()
-    assert list(frame["position"]) == list(range(len(plan.ops) + len(plan.transfers)))
-    ops = frame[frame["step"] == "op"]
-    assert list(ops["name"]) == [op.name for op in plan.ops]
-    assert np.array_equal(ops["finish_ns"], [op.finish_ns for op in plan.ops])
-
-
-def test_without_pandas_one_sentence_says_so(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
-    with pytest.raises(placewright.InputError, match="pip install pandas"):
-        plan.to_dataframe()
 
 
 def test_answers_have_the_values_that_json_has(plan: Plan) -> None:

@@ -18,7 +18,7 @@ from placewright.execution.workers import Workers
 
 def test_ctrl_c_right_after_a_job_has_ended_is_raised_and_the_next_jobs_run() -> None:
     """When the caller has taken the lock that the job released, nobody releases it again."""
-    workers = Workers([frozenset(os.sched_getaffinity(0))], for_torch=False)
+    workers = Workers([frozenset(os.sched_getaffinity(0))])
     stopped, ran = list[bool](), list[int]()
 
     def interrupt(frame: FrameType, event: str, function: Any) -> None:
@@ -39,7 +39,7 @@ def test_ctrl_c_right_after_a_job_has_ended_is_raised_and_the_next_jobs_run() ->
 
 def test_ctrl_c_that_did_not_wake_the_caller_is_seen_while_a_job_runs() -> None:
     """A signal that comes right before the caller sleeps wakes nobody. Here none is sent: it is only marked as come."""
-    workers = Workers([frozenset(os.sched_getaffinity(0))], for_torch=False)
+    workers = Workers([frozenset(os.sched_getaffinity(0))])
     seen, stopped = list[int](), list[bool]()
 
     def interrupted() -> None:

@@ -1,6 +1,5 @@
 """The plan's ONNX model, its nodes in plan order, each with its device: loaded by onnx and run by ONNX Runtime."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,34 +8,11 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx_models import LIGHT, image, towers
+from onnx_models import LIGHT, executed, image, planned_names, towers
 
 import placewright
 from placewright import InputError
-from placewright.plans.record import Plan
-
-
-def executed(path: Path, feeds: dict[str, Any], folder: Path) -> tuple[list[str], dict[str, Any]]:
-    """Names of the nodes that ran, in order, and the outputs."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
-    options.intra_op_num_threads = 1
-    options.enable_profiling = True
-    options.profile_file_prefix = str(folder / "profile")
-    # Without a GPU its rule is skipped, and its nodes fall back to the CPU.
-    options.add_session_config_entry("session.layer_assignment_settings", "cpu(=cpu:0); gpu(=gpu0)")
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    names = [value.name for value in session.get_outputs()]
-    outputs = dict(zip(names, session.run(names, feeds), strict=True))
-    events = json.loads(Path(session.end_profiling()).read_text())
-    ran = sorted((event for event in events if event["cat"] == "Node"), key=lambda event: event["ts"])
-    return [event["name"].removesuffix("_kernel_time") for event in ran], outputs
-
-
-def planned_names(plan: Plan) -> list[str]:
-    in_turn = sorted(plan.ops, key=lambda op: (op.start_ns, op.position))
-    return [op.name for op in in_turn if op.kind != "input"]
+from placewright.cli import run
 
 
 def devices_in(model: Any) -> dict[str, tuple[str, int]]:
@@ -82,19 +58,19 @@ def test_the_exported_model_imports_as_the_same_graph_in_plan_order(tmp_path: Pa
     assert [op.name for op in graph.ops if op.kind not in ("input", "view")] == planned_names(plan)
 
 
-def test_a_plan_of_the_optimised_model_holds_that_with_its_weights(tmp_path: Path) -> None:
+def test_what_onnx_runtime_optimised_is_planned_and_run_in_plan_order(tmp_path: Path) -> None:
+    """As docs/tutorials/onnx.md has it: nodes that ONNX Runtime fuses are fused before the plan is made."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(tmp_path / "fused.onnx")
     path = towers(tmp_path / "towers.onnx")
-    with placewright.compile_onnx(path, devices="cpu:0", evaluations=50) as compiled:
-        plan, wanted = compiled.plan, compiled(image())
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    placewright.export_plan(plan, "onnx", elsewhere / "planned.onnx", graph=path)
-    assert [file.name for file in elsewhere.iterdir()] == ["planned.onnx"]
-    model = onnx.load(elsewhere / "planned.onnx")
-    assert {node.op_type for node in model.graph.node} == {"FusedConv", "Concat"}
-    ran, outputs = executed(elsewhere / "planned.onnx", image(), tmp_path)
+    onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    plan = placewright.plan(tmp_path / "fused.onnx", "cpu", objective="peak-memory", evaluations=50)
+    placewright.export_plan(plan, "onnx", tmp_path / "planned.onnx")
+    assert {node.op_type for node in onnx.load(tmp_path / "planned.onnx").graph.node} == {"FusedConv", "Concat"}
+    ran, outputs = executed(tmp_path / "planned.onnx", image(), tmp_path)
     assert ran == planned_names(plan)
-    np.testing.assert_allclose(outputs["scores"], wanted["scores"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(outputs["scores"], executed(path, image(), tmp_path)[1]["scores"], rtol=1e-5, atol=1e-6)
 
 
 def test_weights_in_files_of_their_own_stay_where_they_are(tmp_path: Path) -> None:
@@ -121,7 +97,7 @@ def test_a_plan_whose_file_is_not_known_asks_for_it(tmp_path: Path) -> None:
 def test_another_model_is_refused_and_nothing_written(tmp_path: Path) -> None:
     plan = placewright.plan(towers(tmp_path / "towers.onnx"), "cpu", evaluations=50)
     other = towers(tmp_path / "other.onnx", depth=1)
-    with pytest.raises(InputError, match=r"the plan is not for '.*other.onnx'"):
+    with pytest.raises(InputError, match=r"the plan is not a plan for '.*other.onnx': .*op"):
         placewright.export_plan(plan, "onnx", tmp_path / "planned.onnx", graph=other)
     assert not (tmp_path / "planned.onnx").exists()
 
@@ -132,3 +108,16 @@ def test_a_plan_that_cannot_run_on_its_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"the plan does not fit its graph: op '.*' is scheduled 0 times, not once"):
         placewright.export_plan(fewer, "onnx", tmp_path / "out.onnx")
     assert not (tmp_path / "out.onnx").exists()
+
+
+def test_no_output_replaces_the_weights_of_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, weights, plan = towers(tmp_path / "towers.onnx"), tmp_path / "weights.bin", tmp_path / "plan.json"
+    onnx.save(onnx.load(path), path, save_as_external_data=True, location=weights.name, size_threshold=0)
+    before = weights.read_bytes()
+    assert run(["plan", str(path), "-d", "1xv100", "-o", str(plan), "-q"]) == 0
+    for command in (["plan", str(path), "-d", "1xv100"], ["export", str(plan), str(path), "--to", "onnx"]):
+        assert run([*command, "-o", str(weights)]) == 2
+        assert "would overwrite" in capsys.readouterr().err
+    assert weights.read_bytes() == before
+    assert run(["export", str(plan), str(path), "--to", "onnx"]) == 0
+    assert (tmp_path / "plan.planned.onnx").exists()

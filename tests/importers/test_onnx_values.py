@@ -40,8 +40,13 @@ CASES: list[Case] = [
     ("Gather", [INTS, np.array(1)], {}, 17),
     ("Range", [np.array(2), np.array(9), np.array(3)], {}, 17),
     ("Range", [np.array(2), np.array(-4), np.array(-2)], {}, 17),
+    ("Range", [np.array(7), np.array(-2), np.array(-3)], {}, 17),
+    ("Range", [np.array(0, np.float32), np.array(0.6, np.float32), np.array(0.1, np.float32)], {}, 17),
     ("ReduceProd", [INTS], {"keepdims": 0}, 17),
     ("ReduceProd", [INTS], {"axes": [1]}, 17),
+    ("ReduceProd", [np.array([3, 2], np.int32)], {"keepdims": 0}, 17),
+    ("ReduceSum", [np.array([1, 2], np.int32)], {}, 17),
+    ("ReduceSum", [int64(1, 2)], {"noop_with_empty_axes": 1}, 17),
     ("ReduceSum", [INTS, int64(0)], {"keepdims": 0}, 17),
     ("ReduceSum", [INTS, np.array([], dtype=np.int64)], {"noop_with_empty_axes": 1}, 17),
     ("Reshape", [INTS, int64(3, -1)], {}, 17),
@@ -76,6 +81,15 @@ def test_values_are_those_of_the_reference_evaluator(case: Any) -> None:
     assert value is not None
     assert (value.dtype, value.shape) == (expected.dtype, expected.shape)
     np.testing.assert_array_equal(value, expected)
+
+
+@pytest.mark.parametrize(("start", "end", "step", "expected"), [(-9, -8, -1, [0]), (9, -9, -2, [4, 2, 0])])
+def test_a_slice_that_begins_beyond_an_end_is_what_onnx_runtime_makes(
+    start: int, end: int, step: int, expected: list[int]
+) -> None:
+    value = evaluate("Slice", [np.arange(5), int64(start), int64(end), int64(0), int64(step)], {})
+    assert value is not None
+    assert value.tolist() == expected
 
 
 def test_every_rule_is_compared() -> None:

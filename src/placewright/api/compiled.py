@@ -22,9 +22,10 @@ from torch.utils import _pytree as pytree
 
 from placewright.api.beside_one_device import beside_first_device
 from placewright.api.calibration import Calibration
+from placewright.api.local_devices import Devices
 from placewright.api.measured_placements import check_solver
 from placewright.api.module_capture import Call, ModuleCapture
-from placewright.api.planned_graphs import Devices, PlannedGraph, PreparedError, Wishes
+from placewright.api.planned_graphs import PlannedGraph, PreparedError, Wishes
 from placewright.api.profiles import mode_name
 from placewright.api.questions import Answer, Plan, answer
 from placewright.api.self_check import SelfCheck

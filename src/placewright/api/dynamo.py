@@ -13,7 +13,8 @@ from typing import Any
 from torch._dynamo.exc import ShortenTraceback
 
 from placewright.api.captured_graphs import compile_graph
-from placewright.api.planned_graphs import Devices, GraphPlanner, Wishes
+from placewright.api.local_devices import Devices
+from placewright.api.planned_graphs import GraphPlanner, Wishes
 from placewright.api.profiles import Profile
 from placewright.execution.pytorch.places import first_line, out_of_memory
 from placewright.support.errors import DeviceError, InputError

@@ -9,7 +9,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import fx
@@ -19,14 +19,13 @@ from torch._inductor.custom_graph_pass import CustomPartitionerFn
 
 from placewright.api.dynamo import RefusedError
 from placewright.api.functions import plan as make_plan
+from placewright.api.inductor_trials import Fitted, Parts, Trials, tried_near
 from placewright.api.nested_regions import Regions
 from placewright.api.questions import Plan
 from placewright.api.splits import split_within, with_split
 from placewright.costs.fused import with_fused_times
-from placewright.execution.pytorch.graph_steps import with_steps
 from placewright.execution.pytorch.inductor_ways import WAYS, Way
 from placewright.execution.pytorch.joint import JointGraph, is_tangent
-from placewright.execution.pytorch.lowered_memory import LoweredStep
 from placewright.execution.pytorch.open_sizes import Sizes
 from placewright.execution.pytorch.places import first_line
 from placewright.execution.pytorch.saved import Policies, SavingGraph, kept, num_bytes, saved
@@ -39,13 +38,6 @@ from placewright.version import VERSION
 
 _LOGGER = logging.getLogger(__name__)
 
-#: How many plans are lowered for one graph at the most. The least by which a plan that is over the limit is followed by
-#: a lower one, and the room from which on a higher one is tried, as shares of the limit.
-_MOST_TRIED, _STEP, _SPARE = 6, 0.01, 0.03
-#: By how much of the limit the plan nearest to it may be over for others to be tried, where none is planned within it.
-_FAR = 0.5
-#: How much more a way of compiling may take than others for one plan to be tried for the next.
-_WORSE = 1.15
 #: Nothing is moved in a region, which PyTorch runs for each of its blocks, nor where sizes are open.
 _NO_MOVES = ("move:*",)
 
@@ -139,7 +131,7 @@ class MemoryPartitioner(CustomPartitionerFn):
         """Part one joint graph."""
         try:
             policies = Policies(gm)
-            own: _Parts = min_cut_rematerialization_partition(gm, joint_inputs, **kwargs)
+            own: Parts = min_cut_rematerialization_partition(gm, joint_inputs, **kwargs)
             seen = Sizes.seen(node.meta.get("val") for node in gm.graph.find_nodes(op="placeholder"))
             if largest := seen.at_least(self._largest):
                 try:
@@ -181,13 +173,13 @@ class MemoryPartitioner(CustomPartitionerFn):
         return hashlib.sha256(repr(told).encode()).hexdigest()
 
     def _in_parts_or_whole(
-        self, gm: fx.GraphModule, own: _Parts, policies: Policies, kwargs: Mapping[str, Any], sizes: Sizes
-    ) -> _Parts:
+        self, gm: fx.GraphModule, own: Parts, policies: Policies, kwargs: Mapping[str, Any], sizes: Sizes
+    ) -> Parts:
         """The fastest of plans with each op whole and with a stretch in parts."""
-        found: list[tuple[FittedGraph, Way, _Parts]] = []
+        found: list[tuple[FittedGraph, Way, Parts]] = []
         refused: list[InputError] = []
 
-        def tried(module: fx.GraphModule, parts: _Parts) -> None:
+        def tried(module: fx.GraphModule, parts: Parts) -> None:
             try:
                 parts = self._parted(module, parts, policies, False, kwargs, sizes)
             except InputError as error:
@@ -222,16 +214,15 @@ class MemoryPartitioner(CustomPartitionerFn):
     def _parted(
         self,
         gm: fx.GraphModule,
-        own: _Parts,
+        own: Parts,
         policies: Policies,
         is_region: bool,
         kwargs: Mapping[str, Any],
         sizes: Sizes,
-    ) -> _Parts:
+    ) -> Parts:
         num_outputs, static = kwargs["num_fwd_outputs"], kwargs.get("static_lifetime_input_indices") or ()
         joint = JointGraph(gm, num_outputs, own[0], sizes=sizes)
         graph = with_fused_times(joint.giving_away(self._steps), self._machine, self._fused_share)
-        workspaces, ways = dict[Any, int](), list(WAYS)
         once = (f"recompute:{name}" for name in joint.once)
         fixed = _NO_MOVES if is_region or sizes.are_open else ()
         keep = (*once, *joint.collectives, *policies.kept, *self._keep, *fixed)
@@ -245,18 +236,7 @@ class MemoryPartitioner(CustomPartitionerFn):
 
         if is_region:
             return own if policies.is_fixed else self.regions.parted(own, own_plan, saving, planned)
-
-        def others(parts: _Parts, sizes: Sizes) -> int:
-            """What further runs keep."""
-            each = num_bytes(kept(parts[0], num_outputs, static), sizes)
-            return (self._runs - 1) * max(each, self._gradient_bytes)
-
-        def fitted(plan: Plan, parts: _Parts, way: Way) -> _Fitted:
-            parts = with_steps(*parts, self._steps)
-            with way.chosen():
-                lowered, more = LoweredStep(*parts, num_outputs, sizes, workspaces), others(parts, sizes)
-            planned_bytes = plan.peak_bytes[0] + more
-            return _Fitted(plan, parts, way, lowered, planned_bytes, lowered.peak_bytes(sizes) + more)
+        trials = Trials(saving, static, self._limit, self._steps, self._runs, self._gradient_bytes)
 
         def within(limit: int) -> Plan:
             if self._runs == 1:
@@ -266,45 +246,41 @@ class MemoryPartitioner(CustomPartitionerFn):
             peak = min(limit, saving.peak_bytes)
             return planned(saving.saving_at_most(room, peak), peak)
 
-        def nearest(plan: Plan, parts: _Parts) -> _Fitted:
-            """In the first way that keeps the limit, or else in the best of them."""
-            tried = list[_Fitted]()
-            for way in ways:
-                tried.append(fitted(plan, parts, way))
-                if tried[-1].peak_bytes <= self._limit:
-                    return tried[-1]
-            least = min(each.peak_bytes for each in tried)
-            ways[:] = [each.way for each in tried if each.peak_bytes <= _WORSE * least]
-            return min(tried, key=lambda each: each.peak_bytes)
-
         # Graphs with regions are made again with other regions, and not with other plans.
-        found = nearest(own_plan, own) if self.regions.plans else fitted(own_plan, own, WAYS[0])
+        found = trials.nearest(own_plan, own) if self.regions.plans else trials.fitted(own_plan, own, WAYS[0])
         self.regions.settle(found.peak_bytes, num_bytes(saved(own[0], num_outputs), sizes))
-        tried = [found]
+        num_tried = 1
         if found.peak_bytes > self._limit:
             policies.check(format_bytes(self._limit))
-            tried = _tried(self._limit, within, lambda plan: nearest(plan, saving.parted(plan, static)))
-            found = self._chosen([found, *tried], policies.advice)
+            tried = tried_near(self._limit, within, lambda plan: trials.nearest(plan, saving.parted(plan, static)))
+            found, num_tried = self._chosen([found, *tried], policies.advice), len(tried)
         self._way = found.way
-        chosen = found
-
-        def saved_with(sizes: Sizes) -> int:
-            return num_bytes(saved(chosen.parts[0], num_outputs), sizes)
-
-        self.graphs.append(
-            FittedGraph(
-                plan=with_split(found.plan, gm),
-                saved_bytes=saved_with(sizes),
-                peak_bytes=found.peak_bytes,
-                num_tried=len(tried),
-                regions=tuple(self.regions.plans),
-                saved_with=saved_with,
-                peak_with=lambda sizes: chosen.lowered.peak_bytes(sizes) + others(chosen.parts, sizes),
-            )
-        )
+        found = found._replace(plan=with_split(found.plan, gm))
+        self.graphs.append(self._record(found, num_outputs, sizes, trials.further_bytes, num_tried))
         return found.parts
 
-    def _chosen(self, tried: Sequence[_Fitted], advice: str) -> _Fitted:
+    def _record(
+        self,
+        found: Fitted,
+        num_outputs: int,
+        sizes: Sizes,
+        further_bytes: Callable[[Parts, Sizes], int],
+        num_tried: int,
+    ) -> FittedGraph:
+        def saved_with(sizes: Sizes) -> int:
+            return num_bytes(saved(found.parts[0], num_outputs), sizes)
+
+        return FittedGraph(
+            plan=found.plan,
+            saved_bytes=saved_with(sizes),
+            peak_bytes=found.peak_bytes,
+            num_tried=num_tried,
+            regions=tuple(self.regions.plans),
+            saved_with=saved_with,
+            peak_with=lambda sizes: found.lowered.peak_bytes(sizes) + further_bytes(found.parts, sizes),
+        )
+
+    def _chosen(self, tried: Sequence[Fitted], advice: str) -> Fitted:
         """The fastest that keeps the limit."""
         fits = [each for each in tried if each.peak_bytes <= self._limit]
         if not fits:
@@ -317,59 +293,3 @@ class MemoryPartitioner(CustomPartitionerFn):
 
     def _plan(self, graph: Graph, **options: Any) -> Plan:
         return make_plan(graph, self._machine, solver="input-order", **options)
-
-
-_Parts = tuple[fx.GraphModule, fx.GraphModule]
-
-
-class _Fitted(NamedTuple):
-    """A plan, its parts, and what they hold at the most, by the plan and as Inductor compiles them."""
-
-    plan: Plan
-    parts: _Parts
-    way: Way
-    lowered: LoweredStep
-    planned_bytes: int
-    peak_bytes: int
-
-
-def _tried(limit: int, planned: Callable[[int], Plan], lowered: Callable[[Plan], _Fitted]) -> list[_Fitted]:
-    """Plans near a limit, by what they take when Inductor compiles them, which is not what is planned.
-
-    While none keeps the limit, each is asked for as much less as the nearest is over. Once one does, with room to
-    spare, others are asked for between it and those that do not.
-    planned: the plan for a limit.
-    """
-    tried: list[_Fitted] = []
-    asked, found_none, step = limit, 0, int(_STEP * limit)
-    while len(tried) < _MOST_TRIED:
-        plan = planned(asked)
-        if plan.status == "infeasible":
-            found_none = asked
-            if not tried:
-                # It may take less than is planned, and else says what limit is near.
-                tried.append(lowered(plan))
-        elif any((plan.reruns, plan.moves) == (each.plan.reruns, each.plan.moves) for each in tried):
-            break
-        else:
-            tried.append(lowered(plan))
-        within = [each for each in tried if each.peak_bytes <= limit]
-        beyond = [each.planned_bytes for each in tried if each.peak_bytes > limit]
-        if within:
-            lower = max(each.planned_bytes for each in within)
-            spare = limit - max(each.peak_bytes for each in within)
-            upper = min(beyond, default=lower + 2 * spare)
-            if spare < _SPARE * limit:
-                break
-            asked = (lower + upper) // 2
-        elif beyond:
-            upper = min(beyond)
-            over = min(each.peak_bytes for each in tried) - limit
-            if found_none and over > _FAR * limit:
-                break
-            asked = max(upper - max(over, step), (found_none + upper) // 2)
-        else:
-            break
-        if upper - asked < step:
-            break
-    return tried

@@ -32,7 +32,8 @@ from torch.utils import _pytree as pytree
 
 from placewright.api.captured_graphs import compile_graph
 from placewright.api.dynamo import RefusedError, passed_through
-from placewright.api.planned_graphs import Devices, GraphPlanner, PlannedGraph, Wishes
+from placewright.api.local_devices import Devices
+from placewright.api.planned_graphs import GraphPlanner, PlannedGraph, Wishes
 from placewright.api.questions import Plan
 from placewright.execution.pytorch.miscaptured import OpenSizesError
 from placewright.execution.pytorch.open_sizes import take_marks_off

@@ -7,7 +7,6 @@ torch is known to be present.
 from __future__ import annotations
 
 import logging
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,38 +21,32 @@ from torch._dynamo.utils import counters
 
 from placewright.analysis.advice import shortage_words
 from placewright.analysis.outcome import gain_words
+from placewright.api.allocator_limits import within_allocated
 from placewright.api.arguments import globs
 from placewright.api.beside_one_device import OpTimes, plan_beside_one_device
 from placewright.api.functions import plan as make_plan
+from placewright.api.local_devices import Devices
 from placewright.api.measured_placements import Runner
 from placewright.api.memory_limits import host_and_limits
-from placewright.api.profiles import Profile, first_device, of_first_device, times_name, write_times
+from placewright.api.profiles import first_device, of_first_device, times_name, write_times
 from placewright.api.questions import Plan
 from placewright.api.self_check import SelfCheck
 from placewright.costs.measured import with_workspaces
 from placewright.execution.comparison import CalibrationRound
 from placewright.execution.devices import check_device_count
-from placewright.execution.pytorch.cuda import places_of
-from placewright.execution.pytorch.machine import cores_by_device
 from placewright.execution.pytorch.parts import Part, plan_of_part
-from placewright.execution.pytorch.places import Place
-from placewright.execution.pytorch.profile import Profiled, unchanged
+from placewright.execution.pytorch.profile import Profiled
 from placewright.execution.pytorch.program import TorchProgram
 from placewright.execution.pytorch.recorded import check_recordable, the_driver
 from placewright.execution.pytorch.residents import what_stays
 from placewright.execution.pytorch.step import TorchStep, check_readable
-from placewright.execution.workers import Workers
 from placewright.graph import Graph
-from placewright.machine import Machine
 from placewright.plans.record import Plan as PlanRecord
 from placewright.support.errors import InputError
 from placewright.support.files import write_atomically
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 _LOGGER = logging.getLogger("placewright.api.dynamo")
-#: How often it is planned anew for a GPU whose allocator takes more than the plan, and the most that this may be as a
-#: share of the limit.
-_MOST_ATTEMPTS, _MOST_UNPLANNED = 3, 0.1
 #: Plans for so many sets of open sizes are kept, the latest used.
 MAX_PLANS = 8
 
@@ -111,45 +104,6 @@ class PreparedError(BaseException):
         super().__init__("the call was to be prepared only")
         self.graph = graph
         self.values = values
-
-
-class Devices:
-    """Devices of this host with their threads: all graphs for them take turns there."""
-
-    def __init__(self, machine: Machine, profile: Profile) -> None:
-        self.machine = machine
-        self.profile = profile
-        self._start()
-
-    def _start(self) -> None:
-        self.places: list[Place] = places_of([device.name for device in self.machine.devices])
-        self.workers = Workers(cores_by_device(self.machine))
-        self._flushes = _flushes_denormals()
-
-    def compute_as_caller(self) -> None:
-        """Has threads that take numbers which are too small for zeros where the caller does: new ones do as it."""
-        if self._flushes != (flushes := _flushes_denormals()):
-            self.workers.close()
-            self._flushes = flushes
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without places and threads, which a process has for itself."""
-        return {"machine": self.machine, "profile": self.profile}
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        """Finds the places of these devices in this process."""
-        vars(self).update(state)
-        self._start()
-
-    @property
-    def on_host(self) -> bool:
-        """Whether all of them are CPU devices."""
-        return all(place.driver is None for place in self.places)
-
-    @property
-    def is_recorded(self) -> bool:
-        """Whether steps are replays of a CUDA graph."""
-        return self.machine.launch == "graphs"
 
 
 class _OfOthers(NamedTuple):
@@ -288,8 +242,8 @@ class GraphPlanner:
             plan = Plan.of(found)
             if self.wishes.given is None and self.limit is not None:
                 step = partial(TorchStep, program, workers=devices.workers, places=devices.places)
-                plan = self._within(
-                    graph, plan, times.shared, options, lambda of: step(of).peak_bytes(parameters, tensors)
+                plan = within_allocated(
+                    graph, plan, times.shared, devices, options, lambda of: step(of).peak_bytes(parameters, tensors)
                 )
             measured_graph = with_workspaces(program.graph, times.shared)
         _LOGGER.info("%s", _planned_words(plan))
@@ -334,37 +288,6 @@ class GraphPlanner:
                 "cuda_graph, or plan with keep=['move:*']"
             )
         check_recordable(program, parameters, the_driver(self.devices.places))
-
-    def _within(
-        self,
-        graph: Graph,
-        plan: Plan,
-        times: Path,
-        options: Mapping[str, Any],
-        peak_bytes: Callable[[Plan], int],
-    ) -> Plan:
-        """A plan that keeps the limit when it runs, or the one at hand where none is found, or it takes far more.
-
-        A GPU's allocator leaves ends of blocks unused.
-        """
-        if self.devices.is_recorded or self.devices.places[0].driver is None or plan.reruns or plan.moves:
-            return plan
-        _, limited = host_and_limits(options["memory_limit"], self.devices.machine)
-        limit = next(iter((limited or {}).values()))
-        unplanned = 0
-        for _ in range(_MOST_ATTEMPTS):
-            with unchanged((), self.devices.places):
-                over = peak_bytes(plan) - limit
-            if not 0 < over <= _MOST_UNPLANNED * limit:
-                break
-            unplanned += over
-            again = make_plan(
-                graph, self.devices.machine, measured=times, **{**options, "memory_limit": limit - unplanned}
-            )  # fmt: skip
-            if again.status == "infeasible":
-                break
-            plan = again
-        return plan
 
     @contextmanager
     def kept_times(self) -> Iterator[Path]:
@@ -464,8 +387,3 @@ def _like(value: Any) -> Any:
     return torch.empty_strided(tuple(value.shape), tuple(value.stride()), dtype=value.dtype, device=value.device).fill_(
         1
     )
-
-
-def _flushes_denormals() -> bool:
-    """Whether this thread takes numbers that are too small for zeros: torch.set_flush_denormal."""
-    return sys.float_info.min / 2 == 0.0

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from placewright.api.compiled import Compiled
+from placewright.api.local_devices import Devices
 from placewright.api.module_capture import Call
-from placewright.api.planned_graphs import Devices, Wishes
+from placewright.api.planned_graphs import Wishes
 from placewright.api.profiles import LIBRARY, Profile, devices_name, mode_name, times_name, write_graph, write_times
 from placewright.api.questions import Answer, answer
 from placewright.execution.profile_summary import DeviceRates, Handover, KindTimes, ProfileSummary

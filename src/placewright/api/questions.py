@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from placewright.analysis.outcome import gain_words
 from placewright.graph import Graph
 from placewright.plans.record import Plan as PlanRecord
-from placewright.support.errors import InputError
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
     from rich.console import RenderableType
 
     from placewright.analysis.comparison import Comparison
@@ -216,27 +214,6 @@ class Plan(PlanRecord):
 
         found = judge(self, model)
         return answer(found, check_table(self, found.problems, found.unchecked))
-
-    def to_dataframe(self) -> DataFrame:
-        """Make a table with one row per op and transfer, in the order of the plan.
-
-        Returns
-        -------
-        pandas.DataFrame
-            With the columns of the export to "csv".
-
-        Raises
-        ------
-        InputError
-            Without pandas.
-        """
-        from placewright.export.csv import COLUMNS, rows_of
-
-        try:
-            import pandas
-        except ImportError as error:
-            raise InputError("a data frame needs pandas: pip install pandas") from error
-        return pandas.DataFrame(rows_of(self), columns=list(COLUMNS))
 
     def _repr_html_(self) -> str:
         """Show the head of the report, its timeline in small, and its table of devices in a notebook."""

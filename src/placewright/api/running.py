@@ -113,8 +113,9 @@ def compile(
     # Some library draws from Python's generator where it is imported.
     drawn = random.getstate()
     from placewright.api.compiled import Compiled
+    from placewright.api.local_devices import Devices
     from placewright.api.module_capture import Call
-    from placewright.api.planned_graphs import Devices, Wishes
+    from placewright.api.planned_graphs import Wishes
     from placewright.api.profiles import Profile
 
     random.setstate(drawn)

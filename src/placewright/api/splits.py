@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from torch import fx
 
+from placewright.api.questions import Plan
 from placewright.graph import Graph
 from placewright.importers.torch.marks import PART, SPLIT
 from placewright.importers.torch.splitting.choices import Choice, choices, divided
-from placewright.plans.record import Plan
 from placewright.support.quantities import format_bytes, format_time_ns
 
 _LOGGER = logging.getLogger(__name__)

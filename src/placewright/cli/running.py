@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from placewright.cli.options import Dims, Goal, Json, Keep, Quiet, parse_dims, parse_objective
+from placewright.cli.options import Goal, Json, Keep, Quiet, parse_objective
 from placewright.cli.printing import print_found
 from placewright.cli.progress import Show, staged
 from placewright.support.errors import InputError
 
 if TYPE_CHECKING:
     from placewright.api.questions import Answer
-    from placewright.execution.comparison import AnyRun
+    from placewright.execution.comparison import RunComparison
     from placewright.plans.record import Plan
 
 
@@ -52,10 +52,6 @@ CudaGraph = Annotated[
 Calibrate = Annotated[
     bool, typer.Option("--calibrate", help="Plan again with what the run measured, until both agree.")
 ]
-Feeds = Annotated[
-    Path | None,
-    typer.Option("--feeds", metavar="NPZ", help="Inputs of an ONNX model by name; by default random ones."),
-]
 NumSteps = Annotated[
     int, typer.Option("--steps", metavar="N", min=1, max=100_000, help="Steps of each sort to measure.")
 ]
@@ -68,15 +64,7 @@ RunTrace = Annotated[
 
 
 def run(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL",
-            help="FILE.py:FUNCTION, a function that returns a PyTorch module, the tuple it is called with and what it "
-            "is given by name, or an ONNX file.",
-            show_default=False,
-        ),
-    ],
+    model: ModelFunction,
     plan_file: Annotated[
         Path | None, typer.Argument(metavar="[PLAN]", help="A plan for it; one is made where none is given.")
     ] = None,
@@ -92,8 +80,6 @@ def run(
     inductor: Inductor = False,
     cuda_graph: CudaGraph = False,
     calibrate: Calibrate = False,
-    dim: Dims = None,
-    feeds: Feeds = None,
     steps: NumSteps = 20,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="PLAN", help="Write the plan.")] = None,
     report: RunReport = None,
@@ -101,36 +87,21 @@ def run(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Run a module or ONNX model as planned here, and measure it."""
+    """Run a module as planned here, and measure it."""
     from placewright.cli.outputs import check_outputs
     from placewright.plans.file import read_plan
     from placewright.terminal.run_table import run_table
 
-    is_onnx = model.lower().endswith(".onnx")
-    check_outputs(
-        {"--output": output, "--report": report, "--trace": trace},
-        inputs=[plan_file, measured, feeds, model if is_onnx else None],
-    )
+    check_outputs({"--output": output, "--report": report, "--trace": trace}, inputs=[plan_file, measured])
     if cuda_graph and calibrate:
         raise InputError("--calibrate is for steps that are launched op by op; leave it or --cuda-graph out")
     goal = parse_objective(objective)
     given = None if plan_file is None else read_plan(plan_file)
     options: dict[str, Any] = {"devices": devices, "plan": given, "measured": measured, "objective": goal}
-    options |= {"memory_limit": memory_limit}
+    options |= {"memory_limit": memory_limit, "training": training, "profile": profile, "inductor": inductor}
+    options |= {"cuda_graph": cuda_graph, "keep": keep or ()}
     with staged() as show:
-        if is_onnx:
-            if training or inductor or cuda_graph or calibrate or keep or profile is not None:
-                raise InputError(
-                    "--training, --inductor, --cuda-graph, --calibrate, --keep and --profile are for PyTorch modules, "
-                    "not ONNX files"
-                )
-            found = _run_onnx(model, parse_dims(dim), feeds, steps, output, report, trace, options, show)
-        else:
-            if dim or feeds is not None:
-                raise InputError("--dim and --feeds are for ONNX files; a function returns its module's arguments")
-            own = {"training": training, "profile": profile, "inductor": inductor, "cuda_graph": cuda_graph}
-            options |= {"keep": keep or ()}
-            found = _run_module(model, calibrate, steps, output, report, trace, options | own, show)
+        found = _run_module(model, calibrate, steps, output, report, trace, options, show)
     print_found(found.facts, run_table(found.facts), as_json)
     return 0
 
@@ -167,32 +138,7 @@ def _run_module(
     return found
 
 
-def _run_onnx(
-    path: str,
-    dims: Mapping[str, int],
-    feeds: Path | None,
-    steps: int,
-    output: Path | None,
-    report: Path | None,
-    trace: Path | None,
-    options: Mapping[str, Any],
-    show: Show,
-) -> Answer[Any]:
-    import placewright
-    from placewright.execution.onnx_runtime.feeds import read_feeds
-
-    given = None if feeds is None else read_feeds(feeds)
-    show("optimising the model, timing its ops and planning")
-    with placewright.compile_onnx(path, dims=dims, feeds=given, **options) as compiled:
-        if output is not None:
-            placewright.save(compiled.plan, output)
-        show(f"running {steps} steps of each sort")
-        found = compiled.compare(steps=steps)
-        _write(compiled.plan, found.facts, report, trace)
-    return found
-
-
-def _write(plan: Plan, run: AnyRun, report: Path | None, trace: Path | None) -> None:
+def _write(plan: Plan, run: RunComparison, report: Path | None, trace: Path | None) -> None:
     from placewright.export.perfetto import write_run_trace
     from placewright.report import write_report
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from inspect import getdoc
 from typing import Any
 
 from placewright.analysis.alternatives import Alternatives
@@ -16,7 +15,7 @@ from placewright.analysis.inspection import Inspection
 from placewright.analysis.op_explanation import ModuleExplanation, OpExplanation
 from placewright.api.questions import Check
 from placewright.cli import extensions
-from placewright.execution.comparison import OnnxComparison, PlanRun, RunComparison
+from placewright.execution.comparison import RunComparison
 from placewright.execution.profile_summary import ProfileSummary
 from placewright.methods.table import MethodSummary
 from placewright.support.errors import InputError, did_you_mean
@@ -154,7 +153,7 @@ TYPES: Mapping[str, Any] = {
     "solvers": Solvers,
     "check": Check,
     "profile": ProfileSummary,
-    "run": RunComparison | OnnxComparison,
+    "run": RunComparison,
     "devices-list": KnownDevices,
 }
 
@@ -188,9 +187,6 @@ def with_key_descriptions(schema: dict[str, Any]) -> dict[str, Any]:
             record["description"] = summary
             for key, meaning in _explained(attributes):
                 record["properties"][key]["description"] = meaning
-        if record.get("title") in {kind.__name__ for kind in PlanRun.__subclasses__()}:
-            for key, meaning in _explained((getdoc(PlanRun) or "").partition(_SECTION)[2]):
-                record["properties"][key].setdefault("description", meaning)
     return schema
 
 

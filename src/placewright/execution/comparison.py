@@ -108,8 +108,8 @@ class CalibrationRound:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanRun:
-    """A plan beside its run, whatever runs it. Times are medians over several steps, taken in turn.
+class RunComparison:
+    """A plan beside its run by PyTorch. Times are medians over several steps, taken in turn.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ class PlanRun:
     planned_ns, measured_ns
         A step as planned.
     one_device_planned_ns, one_device_measured_ns
-        A step with all ops on the first device, in the order of the capture or of the optimised file.
+        A step with all ops on the first device, in the order of the capture.
     measured_range_ns
         The quickest and the slowest of the steps behind `measured_ns`.
     devices
@@ -130,12 +130,28 @@ class PlanRun:
     start_correlation
         Between planned and measured start times of the ops; 1 where all is in proportion.
     planned_peak_bytes, measured_peak_bytes
-        The most memory in use in a step as planned; None for several devices, whose tensors lie in one memory. Of ONNX
-        models: of what ops make and need while they run, without weights and inputs.
+        The most memory in use in a step as planned; None for several devices, whose tensors lie in one memory.
     one_device_planned_peak_bytes, one_device_measured_peak_bytes
         Of the step with all ops on the first device.
     ops
         Every op that the plan times and that ran, in its order.
+    eager_one_device_ns
+        The module without a plan, each op on as many threads as one device has cores.
+    eager_ns
+        The module without a plan, each op on as many threads as all devices together.
+    torch_compile_ns
+        What `torch.compile` makes of the module with Inductor, on as many threads as all devices together; None where
+        it was not run.
+    one_device_range_ns, eager_range_ns
+        The quickest and the slowest of the steps behind `one_device_measured_ns` and `eager_ns`.
+    eager_peak_bytes
+        Of the module without a plan, inputs included.
+    torch_compile_peak_bytes
+        Of what `torch.compile` makes of the module, inputs included; None where it was not run.
+    rounds
+        Plans that were made and run one after another until planned and measured agreed; none without calibration.
+    fallbacks
+        Ops that did not run where the plan put them.
     """
 
     name: str
@@ -152,85 +168,17 @@ class PlanRun:
     planned_peak_bytes: int | None
     measured_peak_bytes: int | None
     one_device_planned_peak_bytes: int
-    one_device_measured_peak_bytes: int | None
+    one_device_measured_peak_bytes: int
     ops: tuple[OpRun, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunComparison(PlanRun):
-    """A plan beside its run by PyTorch.
-
-    Attributes
-    ----------
-    eager_one_device_ns
-        The module without a plan, each op on as many threads as one device has cores.
-    eager_ns
-        The module without a plan, each op on as many threads as all devices together.
-    torch_compile_ns
-        What `torch.compile` makes of the module with Inductor, on as many threads as all devices together; None where
-        it was not run.
-    one_device_range_ns, eager_range_ns
-        The quickest and the slowest of the steps behind `one_device_measured_ns` and `eager_ns`.
-    one_device_measured_peak_bytes
-        Of the step with all ops on the first device.
-    eager_peak_bytes
-        Of the module without a plan, inputs included.
-    torch_compile_peak_bytes
-        Of what `torch.compile` makes of the module, inputs included; None where it was not run.
-    rounds
-        Plans that were made and run one after another until planned and measured agreed; none without calibration.
-    fallbacks
-        Ops that did not run where the plan put them.
-    """
-
     eager_one_device_ns: int
     eager_ns: int
     torch_compile_ns: int | None
     one_device_range_ns: tuple[int, int]
     eager_range_ns: tuple[int, int]
-    one_device_measured_peak_bytes: int
     eager_peak_bytes: int
     torch_compile_peak_bytes: int | None
     rounds: tuple[CalibrationRound, ...] = ()
     fallbacks: tuple[OpFallback, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class OnnxComparison(PlanRun):
-    """A plan beside its run by ONNX Runtime.
-
-    Attributes
-    ----------
-    usual_one_device_ns
-        ONNX Runtime without a plan, each op on as many threads as one device has cores.
-    usual_ns
-        ONNX Runtime without a plan, each op on as many threads as all devices together.
-    parallel_ns
-        ONNX Runtime's parallel mode without a plan: as many ops at once as there are devices, each on as many threads
-        as one device has cores; None for one device.
-    num_parts
-        Into how many sessions the plan is divided; a device has a new one behind each transfer.
-    ran_as_planned
-        Whether ONNX Runtime's profile shows every op on its device, in the order of the plan.
-    difference
-        Where it first does not; None where it does.
-    same_outputs
-        Whether outputs are those of ONNX Runtime without a plan, bit by bit.
-    usual_order_peak_bytes
-        In ONNX Runtime's own order, with memory taken as it is needed.
-    usual_peak_bytes
-        Of ONNX Runtime without a plan, which takes the memory of a step in one piece.
-    """
-
-    usual_one_device_ns: int
-    usual_ns: int
-    parallel_ns: int | None
-    num_parts: int
-    ran_as_planned: bool
-    difference: str | None
-    same_outputs: bool
-    usual_order_peak_bytes: int | None
-    usual_peak_bytes: int | None
 
 
 def times_in_turn(ways: Sequence[Callable[[], Any]], steps: int, *, uncounted: int = 0) -> list[list[int]]:
@@ -247,14 +195,12 @@ def times_in_turn(ways: Sequence[Callable[[], Any]], steps: int, *, uncounted: i
     return taken
 
 
-def device_times(
-    plan: Plan, ops: Sequence[OpRun], counted: Sequence[OpRun] | Sequence[ScheduledOp]
-) -> tuple[DeviceTimes, ...]:
-    """Each device of a plan. ops: those that ran, by whose times it is busy; counted: those that `num_ops` counts."""
+def device_times(plan: Plan, ops: Sequence[OpRun]) -> tuple[DeviceTimes, ...]:
+    """Each device of a plan. ops: those that ran."""
     return tuple(
         DeviceTimes(
             device=device.name,
-            num_ops=sum(op.device == index for op in counted),
+            num_ops=sum(op.device == index for op in ops),
             planned_busy_ns=plan.metrics.busy_ns[index],
             measured_busy_ns=sum(op.measured_finish_ns - op.measured_start_ns for op in ops if op.device == index),
         )
@@ -271,55 +217,33 @@ def start_correlation(ops: Sequence[OpRun]) -> float:
     return float(np.corrcoef(planned, measured)[0, 1])
 
 
-#: What a plan is shown beside.
-AnyRun = RunComparison | OnnxComparison
-
 #: From here on a number of times says more than percent.
 _MANY_TIMES = 10
+_ALONE = "on the first device alone, in captured order"
 
 
-def step_rows(run: AnyRun) -> Iterator[tuple[str, int | None, int]]:
+def step_rows(run: RunComparison) -> Iterator[tuple[str, int | None, int]]:
     """Each way to run a step: its name, planned and measured time; None where nothing was planned."""
     yield "as planned", run.planned_ns, run.measured_ns
-    yield _alone(run), run.one_device_planned_ns, run.one_device_measured_ns
-    if isinstance(run, OnnxComparison):
-        yield "ONNX Runtime, an op on one device's cores", None, run.usual_one_device_ns
-        yield "ONNX Runtime, an op on all cores", None, run.usual_ns
-        if run.parallel_ns is not None:
-            yield "ONNX Runtime's parallel mode", None, run.parallel_ns
-        return
+    yield _ALONE, run.one_device_planned_ns, run.one_device_measured_ns
     yield "PyTorch, an op on one device's cores", None, run.eager_one_device_ns
     yield "PyTorch, an op on all cores", None, run.eager_ns
     if run.torch_compile_ns is not None:
         yield "torch.compile, on all cores", None, run.torch_compile_ns
 
 
-def peak_rows(run: AnyRun) -> Iterator[tuple[str, int | None, int]]:
+def peak_rows(run: RunComparison) -> Iterator[tuple[str, int | None, int]]:
     """Peak memory of each way that has one: its name, planned and measured; None where nothing was planned."""
-    ways: list[tuple[str, int | None, int | None]] = [
+    ways = (
         ("as planned", run.planned_peak_bytes, run.measured_peak_bytes),
-        (_alone(run), run.one_device_planned_peak_bytes, run.one_device_measured_peak_bytes),
-    ]
-    if isinstance(run, OnnxComparison):
-        ways.append(("ONNX Runtime's order, memory taken as needed", None, run.usual_order_peak_bytes))
-        ways.append(("ONNX Runtime, memory taken in one piece", None, run.usual_peak_bytes))
-    else:
-        ways.append(("PyTorch", None, run.eager_peak_bytes))
-        ways.append(("torch.compile", None, run.torch_compile_peak_bytes))
+        (_ALONE, run.one_device_planned_peak_bytes, run.one_device_measured_peak_bytes),
+        ("PyTorch", None, run.eager_peak_bytes),
+        ("torch.compile", None, run.torch_compile_peak_bytes),
+    )
     yield from ((name, planned, measured) for name, planned, measured in ways if measured is not None)
 
 
-def peaks_of(run: AnyRun) -> str:
-    """What the peaks of a run are of."""
-    return "peak memory of what ops make" if isinstance(run, OnnxComparison) else "peak memory"
-
-
-def _alone(run: AnyRun) -> str:
-    order = "the file's" if isinstance(run, OnnxComparison) else "captured"
-    return f"on the first device alone, in {order} order"
-
-
-def kind_rows(run: AnyRun) -> Iterator[tuple[str, int, int, int]]:
+def kind_rows(run: RunComparison) -> Iterator[tuple[str, int, int, int]]:
     """Each kind of op, the longest first: how many there are, and how long they take."""
     kinds: dict[str, list[int]] = {}
     for op in run.ops:

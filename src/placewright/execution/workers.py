@@ -7,7 +7,6 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 
 from placewright.support.errors import InputError
 from placewright.support.torch_threads import torch_threads
@@ -18,14 +17,10 @@ _LOOKS_UP_S = 0.5
 
 
 class Workers:
-    """A thread for each device, pinned to that device's cores.
+    """A thread for each device, pinned to its cores, in which PyTorch computes each op with as many threads."""
 
-    for_torch: whether PyTorch computes in them, each op with as many threads as the device has cores.
-    """
-
-    def __init__(self, cores: Sequence[frozenset[int]], *, for_torch: bool = True) -> None:
+    def __init__(self, cores: Sequence[frozenset[int]]) -> None:
         self._cores = cores
-        self._for_torch = for_torch
         self._turn = threading.Lock()
         self._start()
 
@@ -33,9 +28,9 @@ class Workers:
         started: list[_Worker] = []
         try:
             # Setting PyTorch's number in one thread sets what new threads start with; the caller's own must stay.
-            with torch_threads() if self._for_torch else nullcontext():
+            with torch_threads():
                 for own in self._cores:
-                    started.append(_Worker(own, self._for_torch))
+                    started.append(_Worker(own))
                     started[-1].ready.acquire()
                     started[-1].check()
         except BaseException:
@@ -100,13 +95,12 @@ class Workers:
 class _Worker:
     """A thread that waits for a job, runs it, and waits again."""
 
-    def __init__(self, cores: frozenset[int], for_torch: bool) -> None:
+    def __init__(self, cores: frozenset[int]) -> None:
         self._begin, self._done, self.ready = _taken(), _taken(), _taken()
         self._is_done = True
         self._job: Job | None = None
         self._ending = False
         self._cores = cores
-        self._for_torch = for_torch
         self._refused: OSError | None = None
         self._thread = threading.Thread(target=self._serve, name="placewright device", daemon=True)
         try:
@@ -144,8 +138,7 @@ class _Worker:
         try:
             if hasattr(os, "sched_setaffinity"):
                 os.sched_setaffinity(0, self._cores)
-            if self._for_torch:
-                _prepare_torch(max(1, len(self._cores)))
+            _prepare_torch(max(1, len(self._cores)))
         except OSError as error:
             self._refused = error
             return

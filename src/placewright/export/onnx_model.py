@@ -2,66 +2,115 @@
 
 from __future__ import annotations
 
-import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from placewright.importers.onnx.records import external_weights
-from placewright.plans.provenance import recorded_dims
-from placewright.plans.record import Plan
+from placewright.execution.steps import in_turn
+from placewright.importers.onnx.records import external_weights, values_read
+from placewright.plans.provenance import recorded_dims, require_match, with_planned_workspaces
+from placewright.plans.record import Plan, ScheduledOp
 from placewright.support.errors import InputError, MissingExtraError, shown
 from placewright.verification.order import require_order
 
-#: What one file may hold; protobuf ends at two GiB.
-_MAX_BYTES = 2**31 - 2**20
+if TYPE_CHECKING:
+    from placewright.export.onnx_nodes import OnnxModel
+
+#: Of the format that first has devices for nodes.
+IR_VERSION = 11
+_CONFIGURATION = "placewright"
+_ANNOTATION = "layer_ann"
 
 
 def to_bytes(plan: Plan, model: Path, output: Path) -> bytes:
-    """The content of the file. model: the ONNX file that the plan is for, as it is or as ONNX Runtime optimises it.
-    output: where the content will be; weights in files of their own are found there, or put into it.
+    """The content of the file. model: the ONNX file that the plan is for. output: where the content will be; weights in
+    files of their own are found there.
 
-    Raises InputError where the plan is for another model, or its weights cannot go where the output is.
+    Raises InputError where the plan is for another model, or its weights would not be found.
     """
     try:
         import onnx  # noqa: F401, the rest takes it for granted
     except ImportError as error:
         raise MissingExtraError("onnx", "onnx", "writing an ONNX model") from error
-    from placewright.execution.onnx_runtime.matching import model_of
-    from placewright.execution.onnx_runtime.model import read_onnx
-    from placewright.execution.onnx_runtime.planned_file import planned_model
+    from placewright.export.onnx_nodes import read_onnx
 
     if plan.reruns or plan.moves:
         raise InputError("ops of the plan run again, and an ONNX model has each node once; plan with keep=['*']")
-    dims = recorded_dims(plan.configuration)
-    source = read_onnx(model, dims)
-    with tempfile.TemporaryDirectory() as folder:
-        found = model_of(plan, source, dims, Path(folder))
-        require_order(plan, found.graph)
-        planned = planned_model(plan, found)
-        if found.weights == Path(folder):
-            _embed_weights(planned, found.weights, model)
-        else:
-            _check_weights_stay(planned, found.weights, output, model)
-    return bytes(planned.SerializeToString())
-
-
-def _embed_weights(planned: Any, folder: Path, model: Path) -> None:
-    """Puts the weights that ONNX Runtime wrote into the file."""
-    from onnx.external_data_helper import load_external_data_for_model
-
-    size = sum((folder / file.name).stat().st_size for file in folder.iterdir())
-    if size > _MAX_BYTES:
-        raise InputError(
-            f"the weights of '{shown(model)}' as ONNX Runtime optimises it, {size:,} bytes, are too large for one "
-            "file; export a plan that placewright plan made of the file itself"
-        )
-    load_external_data_for_model(planned, str(folder))
-
-
-def _check_weights_stay(planned: Any, folder: Path, output: Path, model: Path) -> None:
-    """A file names its external weights relative to itself."""
+    found = read_onnx(model, recorded_dims(plan.configuration))
+    found = replace(found, graph=with_planned_workspaces(found.graph, plan))
+    require_match(plan, found.graph, source=str(model))
+    require_order(plan, found.graph)
+    planned = _planned_model(plan, found)
+    # A file names its external weights relative to itself.
+    folder = model.resolve().parent
     if external_weights(planned.graph) and output.resolve().parent != folder:
         raise InputError(
             f"'{shown(model)}' has weights in files beside it, so the export must be written into their folder, "
             f"'{shown(folder)}'"
         )
+    return bytes(planned.SerializeToString())
+
+
+def _planned_model(plan: Plan, model: OnnxModel) -> Any:
+    """A ModelProto whose nodes stand in plan order; of the file's other content nothing is changed.
+
+    A node names its device in its metadata as "layer_ann", which ONNX Runtime's `session.layer_assignment_settings`
+    refers to, and in its device configuration. One that is no op of the plan stands before its first reader, on that
+    one's device.
+    """
+    import onnx
+
+    order = _order(plan, model)
+    devices = _devices(plan, model, order)
+    planned = onnx.ModelProto()
+    planned.CopyFrom(model.model)
+    planned.ir_version = max(planned.ir_version, IR_VERSION)
+    del planned.graph.node[:]
+    del planned.configuration[:]
+    names = [device.name for device in plan.machine.devices]
+    planned.configuration.add(name=_CONFIGURATION, num_devices=len(names), device=names)
+    for index, node in zip(order, model.named_nodes(order), strict=True):
+        _place(node, devices[index], names)
+        planned.graph.node.append(node)
+    return planned
+
+
+def _order(plan: Plan, model: OnnxModel) -> list[int]:
+    """All nodes, in the order of the plan."""
+    op_named = {op.name: index for index, op in enumerate(model.graph.ops)}
+    ops = (op_named[step.name] for step in in_turn(plan) if isinstance(step, ScheduledOp))
+    placed: set[int] = set()
+    order = model.with_makers((model.node_of[op] for op in ops if op in model.node_of), placed)
+    return order + model.with_makers(range(len(model.nodes)), placed)
+
+
+def _devices(plan: Plan, model: OnnxModel, order: Sequence[int]) -> dict[int, int]:
+    """The device of each node, as an index: of its op, else of its first reader, else of what it reads."""
+    device_of = plan.device_of
+    devices = {node: device_of[model.graph.ops[op].name] for node, op in model.op_of.items()
+               if model.graph.ops[op].name in device_of}  # fmt: skip
+    first_reader: dict[str, int] = {}
+    for node in reversed(order):
+        if node not in devices:
+            readers = [first_reader[value] for value in model.nodes[node].output if value in first_reader]
+            if readers:
+                devices[node] = readers[0]
+        if node in devices:
+            first_reader.update(dict.fromkeys(values_read(model.nodes[node]), devices[node]))
+    for node in order:
+        makers = (model.maker.get(value) for value in values_read(model.nodes[node]))
+        devices.setdefault(node, next((devices[maker] for maker in makers if maker is not None), 0))
+    return devices
+
+
+def _place(node: Any, device: int, names: Sequence[str]) -> None:
+    kept = [entry for entry in node.metadata_props if entry.key != _ANNOTATION]
+    del node.metadata_props[:]
+    node.metadata_props.extend(kept)
+    node.metadata_props.add(key=_ANNOTATION, value=names[device])
+    del node.device_configurations[:]
+    configuration = node.device_configurations.add(configuration_id=_CONFIGURATION)
+    for value in node.output:
+        if value:
+            configuration.sharding_spec.add(tensor_name=value, device=[device])

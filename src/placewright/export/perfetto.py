@@ -17,7 +17,7 @@ from typing import Any
 
 from placewright.analysis.critical_path import critical_path
 from placewright.analysis.memory_events import memory_events
-from placewright.execution.comparison import AnyRun
+from placewright.execution.comparison import RunComparison
 from placewright.graph import Graph
 from placewright.plans.record import Plan, ScheduledOp, Transfer
 from placewright.support.files import write_atomically
@@ -37,7 +37,7 @@ _KINDS = {
 
 
 @collection_paused()
-def to_bytes(plan: Plan, graph: Graph | None = None, run: AnyRun | None = None) -> bytes:
+def to_bytes(plan: Plan, graph: Graph | None = None, run: RunComparison | None = None) -> bytes:
     """JSON with metadata, slices, memory counters and flows from producers over transfers to what read them; without
     the plan's graph, which alone says that, to what waited for them. run: what was measured of the plan."""
     readers = _waiting(plan) if graph is None else _readers(plan, graph)
@@ -52,10 +52,10 @@ def to_bytes(plan: Plan, graph: Graph | None = None, run: AnyRun | None = None) 
     return json.dumps(trace, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "backslashreplace")
 
 
-def write_run_trace(plan: Plan, path: str | Path, run: AnyRun) -> None:
+def write_run_trace(plan: Plan, path: str | Path, run: RunComparison) -> None:
     """Writes a trace of a plan and of what was measured when it ran, compressed when its name ends in .gz.
 
-    run: what `compare` of a compiled module or ONNX model found of this plan. Raises InputError when the file cannot be
+    run: what `compare` of a compiled module found of this plan. Raises InputError when the file cannot be
     written.
     """
     data = to_bytes(plan, run=run)
@@ -146,7 +146,7 @@ def _critical_path(plan: Plan) -> Iterator[_Event]:
         yield {**slice_, **_times(step), "args": {"where": _where(plan, step), "position": step.position}}
 
 
-def _measured(plan: Plan, run: AnyRun) -> Iterator[_Event]:
+def _measured(plan: Plan, run: RunComparison) -> Iterator[_Event]:
     """The ops as they ran, one process per device below those of the plan."""
     first = plan.machine.num_devices + 1
     position_of = {op.name: op.position for op in plan.ops}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from placewright.bounds import Bound, lower_bound, memory_floor_bytes
@@ -46,25 +46,12 @@ def assemble_plan(
     again: what ops that run again and tensors that are moved make of it; it counts where it is better. host: where they
     may be moved to. may_run_again: whether ops may, or tensors may be moved."""
     before = problem
-    reruns: tuple[Rerun, ...] = ()
-    moves: tuple[Move, ...] = ()
     if again is None:
-        bound, floor_op = _bound(problem, result), ""
         floor = quick_floor(problem, host) if may_run_again else memory_floor_bytes(problem)
+        shown = _Shown(problem=problem, result=result, bound=_bound(problem, result), floor_bytes=floor)
     else:
-        floor, floor_op = floor_of_reruns(problem, host)
-        if again.result.metrics.fitness(before.objective) < result.metrics.fitness(before.objective):
-            problem, reruns, moves = again.problem, again.reruns, again.moves
-            result = replace(again.result, baselines=result.baselines)
-        elif host is not None:
-            problem = with_reruns(problem, host=host)
-            result = replace(result, metrics=measure(problem, result.solution))
-        proven = no_runs_fit(before, host)
-        result = replace(result, stopped_because="infeasible" if proven else again.result.stopped_because)
-        bound = bound_of_reruns(before, fits=result.metrics.bytes_over_limit == 0, host=host)
-        runs_once = not (reruns or moves or result.metrics.bytes_over_limit or problem.machine.devices[-1].is_host)
-        if runs_once and (before.objective == "step-time" or before.machine.num_devices > 1):
-            bound = lower_bound(before)  # another placement fits, in which each op runs once
+        shown = _of_several_runs(problem, result, again, host)
+    problem, result, bound = shown.problem, shown.result, shown.bound
     timed = schedule.simulate(problem, result.solution)
     buffers, curves = buffers_and_curves(timed)
     one_device = best_one_device(before, result, within)
@@ -87,7 +74,7 @@ def assemble_plan(
         ),
         lower_bound=bound.value,
         bound_reason=bound.reason,
-        memory_floor_bytes=floor,
+        memory_floor_bytes=shown.floor_bytes,
         status=status_of(
             result.metrics.objective_value(problem.objective), result.metrics.bytes_over_limit, bound.value
         ),
@@ -103,8 +90,51 @@ def assemble_plan(
         time_sources=_time_sources(problem, result),
         one_device=one_device and replace(one_device, metrics=_on(problem, one_device.metrics)),
         input_order_memory=_input_order_memory(before, result),
+        reruns=shown.reruns,
+        memory_floor_op=shown.floor_op,
+        moves=shown.moves,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shown:
+    """What a plan shows, and what is proven of it.
+
+    problem: with the reruns and moves of the result. floor_bytes: what no plan can go below, at floor_op.
+    """
+
+    problem: Problem
+    result: Result
+    bound: Bound
+    floor_bytes: int
+    floor_op: str = ""
+    reruns: tuple[Rerun, ...] = ()
+    moves: tuple[Move, ...] = ()
+
+
+def _of_several_runs(problem: Problem, result: Result, again: Rematerialized, host: HostMemory | None) -> _Shown:
+    """The result, or what reruns and moves make of it where that is better."""
+    floor, floor_op = floor_of_reruns(problem, host)
+    whole, reruns, moves = problem, tuple[Rerun, ...](), tuple[Move, ...]()
+    if again.result.metrics.fitness(problem.objective) < result.metrics.fitness(problem.objective):
+        whole, reruns, moves = again.problem, again.reruns, again.moves
+        result = replace(again.result, baselines=result.baselines)
+    elif host is not None:
+        whole = with_reruns(problem, host=host)
+        result = replace(result, metrics=measure(whole, result.solution))
+    proven = no_runs_fit(problem, host)
+    result = replace(result, stopped_because="infeasible" if proven else again.result.stopped_because)
+    bound = bound_of_reruns(problem, fits=result.metrics.bytes_over_limit == 0, host=host)
+    runs_once = not (reruns or moves or result.metrics.bytes_over_limit or whole.machine.devices[-1].is_host)
+    if runs_once and (problem.objective == "step-time" or problem.machine.num_devices > 1):
+        bound = lower_bound(problem)  # another placement fits, in which each op runs once
+    return _Shown(
+        problem=whole,
+        result=result,
+        bound=bound,
+        floor_bytes=floor,
+        floor_op=floor_op,
         reruns=reruns,
-        memory_floor_op=floor_op,
         moves=moves,
     )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from string import Template
 
 from placewright.analysis.outcome import title_words
-from placewright.execution.comparison import AnyRun
+from placewright.execution.comparison import RunComparison
 from placewright.plans.record import Plan
 from placewright.report import summary, tables
 from placewright.report.baselines import baselines_section
@@ -44,7 +44,7 @@ SCRIPTS = (
 )
 
 
-def write_report(plan: Plan, path: str | Path, *, run: AnyRun | None = None) -> None:
+def write_report(plan: Plan, path: str | Path, *, run: RunComparison | None = None) -> None:
     """Write the report of a plan: one HTML file that loads nothing over the network.
 
     Parameters
@@ -54,7 +54,7 @@ def write_report(plan: Plan, path: str | Path, *, run: AnyRun | None = None) -> 
     path
         The file.
     run
-        What `compare` of a compiled module or ONNX model found of this plan: the page then shows planned and measured
+        What `compare` of a compiled module found of this plan: the page then shows planned and measured
         times on one axis.
 
     Raises
@@ -66,7 +66,7 @@ def write_report(plan: Plan, path: str | Path, *, run: AnyRun | None = None) -> 
 
 
 @collection_paused()
-def html_of(plan: Plan, run: AnyRun | None = None) -> str:
+def html_of(plan: Plan, run: RunComparison | None = None) -> str:
     """The page as text: sections written here, and the plan's columns for the script that draws the rest."""
     return Template(page("template.html")).substitute(
         title=escaped(f"{title_words(plan)} on {plan.machine.name}"),
@@ -83,7 +83,7 @@ def html_of(plan: Plan, run: AnyRun | None = None) -> str:
     )
 
 
-def _run_sections(plan: Plan, run: AnyRun | None) -> list[str]:
+def _run_sections(plan: Plan, run: RunComparison | None) -> list[str]:
     if run is None:
         return []
     if {op.name for op in run.ops} - plan.device_of.keys():
@@ -91,7 +91,7 @@ def _run_sections(plan: Plan, run: AnyRun | None) -> list[str]:
     return [section("run", "Planned and measured", run_section(run))]
 
 
-def _sections(plan: Plan, run: AnyRun | None) -> list[str]:
+def _sections(plan: Plan, run: RunComparison | None) -> list[str]:
     """What the plan is about stands first: memory where it is the objective or does not suffice, else the timeline."""
     heading = "Timeline" if plan.status != "infeasible" else "Timeline of the closest plan, which does not fit"
     timeline = Template(page("timeline.html")).substitute(heading=heading, note=tables.timeline_note(plan, run))

@@ -9,7 +9,7 @@ from typing import Any
 
 from placewright.analysis.critical_path import critical_path, launches_of
 from placewright.analysis.memory_events import alive_at_peak
-from placewright.execution.comparison import AnyRun
+from placewright.execution.comparison import RunComparison
 from placewright.plans.record import Buffer, MemoryCurve, Plan
 
 #: Of what is alive at a device's peak, as many are drawn one by one; the rest becomes one block.
@@ -17,13 +17,13 @@ MAX_TENSORS_AT_PEAK = 1_500
 MAX_RESIDENTS_LISTED = 25
 
 
-def embedded_json(plan: Plan, run: AnyRun | None = None) -> str:
+def embedded_json(plan: Plan, run: RunComparison | None = None) -> str:
     """JSON that can stand inside a script element: ASCII, without "<", ">" and "&"."""
     text = json.dumps(columns(plan, run), separators=(",", ":"), ensure_ascii=True)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def columns(plan: Plan, run: AnyRun | None = None) -> dict[str, Any]:
+def columns(plan: Plan, run: RunComparison | None = None) -> dict[str, Any]:
     """What page/data.js reads. Strings that repeat (kinds, modules, phases, sources) are indices into tables."""
     return {
         "end": plan.metrics.step_time_ns,
@@ -62,7 +62,7 @@ def _launches(plan: Plan) -> dict[str, list[int]]:
     }
 
 
-def _run(plan: Plan, run: AnyRun) -> dict[str, Any]:
+def _run(plan: Plan, run: RunComparison) -> dict[str, Any]:
     """When ops ran, by position; and how long a step took."""
     position_of = {op.name: op.position for op in plan.ops}
     return {

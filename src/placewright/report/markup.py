@@ -84,7 +84,6 @@ def still_page(
     content: Markup,
     *,
     style: str,
-    footer: str = "",
     keys: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """A page whose charts need no script, as text. style: its own rules. keys: what they do, beside the theme's."""
@@ -94,7 +93,6 @@ def still_page(
         eyebrow=escaped(eyebrow),
         heading=heading,
         content=content,
-        footer=footer,
         keys=joined(joined([element("dt", element("kbd", key)), element("dd", what)]) for key, what in keys.items()),
         script=in_closure("elements.js", "overflow.js", "theme.js", "still.js"),
     )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from placewright.execution.comparison import AnyRun, difference, kind_rows, peak_rows, peaks_of, step_rows
+from placewright.execution.comparison import RunComparison, difference, kind_rows, peak_rows, step_rows
 from placewright.report.markup import Markup, element, joined, number, table
 from placewright.support.quantities import format_bytes, format_time_ns
 
 _HEADINGS = [("Planned", "number"), ("Measured", "number"), ("Difference", "number")]
 
 
-def run_section(run: AnyRun) -> Markup:
+def run_section(run: RunComparison) -> Markup:
     """What steps took, as bars on one scale; then devices and kinds of ops."""
     quickest, slowest = (format_time_ns(time) for time in run.measured_range_ns)
     speed = f"{run.measured_speedup:.2f} times as fast as one of the devices; planned {run.planned_speedup:.2f}. "
@@ -23,7 +23,7 @@ def run_section(run: AnyRun) -> Markup:
     return joined([_steps(run), element("p", speed, note, class_="muted note"), tables])
 
 
-def _steps(run: AnyRun) -> Markup:
+def _steps(run: RunComparison) -> Markup:
     rows = list(step_rows(run))
     longest = max(time for _, planned, measured in rows for time in (planned, measured) if time is not None)
     drawn = [_step(name, planned, measured, longest) for name, planned, measured in rows]
@@ -44,7 +44,7 @@ def _bar(kind: str, time: int, planned: int | None, longest: int) -> Markup:
     return element("span", drawn, element("span", words, class_="words"), class_="row")
 
 
-def _devices(run: AnyRun) -> Markup:
+def _devices(run: RunComparison) -> Markup:
     rows = [
         element(
             "tr",
@@ -57,12 +57,11 @@ def _devices(run: AnyRun) -> Markup:
     headings = [("Device", ""), ("Ops", "number"), *_HEADINGS]
     parts = [_scrolled(headings, rows, "Time of ops by device")]
     if peaks := _peaks(run):
-        of = peaks_of(run).capitalize()
-        parts.append(_scrolled([(of, ""), *_HEADINGS], peaks, "Peak memory, planned and measured"))
+        parts.append(_scrolled([("Peak memory", ""), *_HEADINGS], peaks, "Peak memory, planned and measured"))
     return element("div", *parts)
 
 
-def _peaks(run: AnyRun) -> list[Markup]:
+def _peaks(run: RunComparison) -> list[Markup]:
     return [
         element("tr", element("th", name, scope="row"), *_compared(planned, measured, "bytes"))
         for name, planned, measured in peak_rows(run)
@@ -70,7 +69,7 @@ def _peaks(run: AnyRun) -> list[Markup]:
     ]
 
 
-def _kinds(run: AnyRun) -> Markup:
+def _kinds(run: RunComparison) -> Markup:
     rows = [
         element("tr", element("th", kind, scope="row"), number(f"{ops:,}"), *_compared(planned, measured, "time"))
         for kind, ops, planned, measured in kind_rows(run)

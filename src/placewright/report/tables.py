@@ -7,7 +7,7 @@ from typing import Any
 
 from placewright.analysis.critical_path import Run, Step, critical_path, runs_of, shares_of
 from placewright.analysis.outcome import found_by_words, stopped_words, took_words
-from placewright.execution.comparison import AnyRun
+from placewright.execution.comparison import RunComparison
 from placewright.plans.record import Buffer, Plan, ScheduledOp
 from placewright.report.markup import Markup, cell, element, joined, number, table
 from placewright.support.quantities import counted, format_bytes, format_time_ns
@@ -201,7 +201,7 @@ def _option(value: Any, key: str = "") -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def timeline_note(plan: Plan, run: AnyRun | None = None) -> str:
+def timeline_note(plan: Plan, run: RunComparison | None = None) -> str:
     """How the timeline shows transfers and launches under the machine's model, and what was measured."""
     launched = plan.machine.launch == "host-thread" and max(plan.machine.hosts) >= 0
     host = "The host launches one step after another; a launch has the colour of its op." if launched else ""

@@ -6,23 +6,14 @@ from collections.abc import Callable, Iterator
 
 from rich.console import RenderableType
 
-from placewright.execution.comparison import (
-    AnyRun,
-    OnnxComparison,
-    RunComparison,
-    difference,
-    kind_rows,
-    peak_rows,
-    peaks_of,
-    step_rows,
-)
+from placewright.execution.comparison import RunComparison, difference, kind_rows, peak_rows, step_rows
 from placewright.support.quantities import format_bytes, format_time_ns
 from placewright.terminal.tables import heading, line, table
 
 _COLUMNS = ("planned", "measured", "difference")
 
 
-def run_table(found: AnyRun) -> Iterator[RenderableType]:
+def run_table(found: RunComparison) -> Iterator[RenderableType]:
     speedup = f"{found.measured_speedup:.2f} times as fast as one of the devices; planned {found.planned_speedup:.2f}"
     yield heading(f"{found.name} on {', '.join(device.device for device in found.devices)}: {speedup}")
     quickest, slowest = (format_time_ns(time) for time in found.measured_range_ns)
@@ -30,12 +21,13 @@ def run_table(found: AnyRun) -> Iterator[RenderableType]:
         f"medians of {found.steps} steps each, taken in turn; as planned, they took {quickest} to {slowest}", "dim"
     )
     yield line(f"starts of ops correlate at {found.start_correlation:.3f} with the plan", "dim")
-    yield from _onnx_lines(found) if isinstance(found, OnnxComparison) else _fallback_lines(found)
+    for fallback in found.fallbacks:
+        yield line(f"the op {fallback.op} has no kernel on its device and ran on the CPU ({fallback.reason})", "yellow")
     yield ""
     yield table(
         ["<step", *_COLUMNS], ([name, *_compared(planned, measured)] for name, planned, measured in step_rows(found))
     )
-    if isinstance(found, RunComparison) and found.rounds:
+    if found.rounds:
         yield ""
         rounds = (
             [
@@ -59,23 +51,10 @@ def run_table(found: AnyRun) -> Iterator[RenderableType]:
     yield table(["<kind", "ops", *_COLUMNS], kinds)
     yield ""
     peaks = ([name, *_compared(planned, measured, format_bytes)] for name, planned, measured in peak_rows(found))
-    yield table([f"<{peaks_of(found)}", *_COLUMNS], peaks)
+    yield table(["<peak memory", *_COLUMNS], peaks)
 
 
 def _compared(planned: int | None, measured: int, text: Callable[[int], str] = format_time_ns) -> tuple[str, str, str]:
     if planned is None:
         return "", text(measured), ""
     return text(planned), text(measured), difference(planned, measured)
-
-
-def _fallback_lines(found: RunComparison) -> Iterator[RenderableType]:
-    for fallback in found.fallbacks:
-        yield line(f"the op {fallback.op} has no kernel on its device and ran on the CPU ({fallback.reason})", "yellow")
-
-
-def _onnx_lines(found: OnnxComparison) -> Iterator[RenderableType]:
-    yield line(f"outputs are {'the same as' if found.same_outputs else 'other than'} without the plan", "dim")
-    order = f"not as planned: {found.difference}"
-    if found.ran_as_planned:
-        order = "ONNX Runtime's profile shows every op on its device and in its place"
-    yield line(f"{order}; sessions: {found.num_parts}", "dim")

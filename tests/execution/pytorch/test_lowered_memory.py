@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 import placewright
-from placewright.api.inductor_memory import _Fitted, _tried
+from placewright.api.inductor_trials import Fitted, tried_near
 from placewright.execution.pytorch.inductor_ways import WAYS
 from placewright.execution.pytorch.memory import allocated_peak
 
@@ -161,5 +161,9 @@ def test_limits_that_are_asked_for(added: Callable[[int], int], least: int, aske
         found.append(limit)
         return _Planned(limit, least)
 
-    _tried(1000, planned, lambda plan: _Fitted(plan, (), WAYS[0], None, plan.peak_bytes[0], added(plan.peak_bytes[0])))  # type: ignore[arg-type]
+    def lowered(plan: Any) -> Fitted:
+        unused: Any = None
+        return Fitted(plan, unused, WAYS[0], unused, plan.peak_bytes[0], added(plan.peak_bytes[0]))
+
+    tried_near(1000, planned, lowered)
     assert found == asked

@@ -52,7 +52,6 @@ TINY = {
     "memory_levels": ["--networks", "resnet18-int8", "--seconds", "0.2", "--proof-seconds", "0.5"],
     "process": ["--rounds", "1", "--ops", "100"],
     "reward_luck": ["SUITE", "runtime-synthetic-lazy", "--take", "1", "--samples", "2", "--seeds", "2"],
-    "run_onnx": ["squeezenet", "--steps", "1"],
     "rerun_budgets": ["--set", "GRAPHS", "--take", "1", "--out", "OUT/rows.jsonl"],
     "saga_schedules": ["--count", "1", "--seconds", "0.05"],
     "scale": ["random", "1000"],

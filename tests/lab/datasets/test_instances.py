@@ -92,7 +92,7 @@ def test_no_topology_of_the_zoo_stands_in_it_twice(zoo: dict[str, GraphSet]) -> 
 
 
 # Networks of transformers have other masks since Dynamo captures them; the sets keep those that they were made with.
-@pytest.mark.parametrize("label", ["all_cnn-training", "two_towers-inference", "vae-inference"])
+@pytest.mark.parametrize("label", ["wavenet10-inference", "dlrm-inference", "vae-inference"])
 def test_a_network_captured_again_is_the_committed_graph(label: str) -> None:
     # Sets keep the op times of their capture; those of embeddings have changed since, whose places count whole now.
     from placewright.lab.datasets.zoo.capture import capture_network
@@ -105,16 +105,18 @@ def test_a_network_captured_again_is_the_committed_graph(label: str) -> None:
     assert graph == committed[committed.labels.index(label)]
 
 
-@pytest.mark.skipif(find_spec("torchvision") is None, reason="the network is torchvision's")
-def test_a_real_network_captured_again_is_the_committed_graph() -> None:
+@pytest.mark.skipif(find_spec("torchvision") is None, reason="one network is torchvision's")
+@pytest.mark.parametrize("label", ["inception_v3-inference", "wavenet30-training"])
+def test_a_real_network_captured_again_is_the_committed_graph(label: str) -> None:
     from placewright.lab.datasets.zoo.capture import capture_network
     from placewright.lab.datasets.zoo.catalogue import all_networks
 
     graphs = read_graph_set(BENCHMARKS / "instances" / "real-networks.graphs.gz")
-    (network,) = (network for network in all_networks() if network.name == "inception_v3")
+    name, _, mode = label.rpartition("-")
+    (network,) = (network for network in all_networks() if network.name == name)
     # torchvision's network has the ops of the one written out that the committed graph was captured of
-    graph = without_library(capture_network(network, "inference", "v100", launches=False))
-    assert graph == graphs[graphs.labels.index("inception_v3-inference")]
+    graph = without_library(capture_network(network, mode, "v100", launches=False))  # type: ignore[arg-type]
+    assert graph == graphs[graphs.labels.index(label)]
 
 
 def without_library(graph: Graph) -> Graph:

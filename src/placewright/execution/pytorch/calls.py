@@ -200,8 +200,3 @@ def _recurrent_in_training(function: Callable[..., Any], place_of_train: int, *a
     # It makes a workspace only where gradients are enabled; autograd itself must not record it.
     with torch.enable_grad(), torch._C._AutoDispatchBelowAutograd():
         return function(*args[:place_of_train], True, *args[place_of_train + 1 :])
-
-
-def itself(value: Any) -> Any:
-    """What an op runs that only passes on what it reads."""
-    return value

@@ -83,7 +83,7 @@ def compare_run(
         measured_range_ns=(min(taken[0]), max(taken[0])),
         one_device_range_ns=(min(taken[1]), max(taken[1])),
         eager_range_ns=(min(taken[3]), max(taken[3])),
-        devices=device_times(plan, ops, ops),
+        devices=device_times(plan, ops),
         planned_speedup=single.step_time_ns / max(1, plan.step_time_ns),
         measured_speedup=one_device / measured,
         planned_peak_bytes=None if peaks.planned is None else plan.metrics.peak_memory_bytes,

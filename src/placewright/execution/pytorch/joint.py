@@ -5,8 +5,7 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -15,25 +14,21 @@ from torch import fx
 from torch._functorch._aot_autograd import descriptors
 from torch._functorch.partitioners import _extract_fwd_bwd_modules
 
+from placewright.execution.pytorch.joint_rewriting import RUN, ReadJoint, Rewriting, results_of
 from placewright.execution.pytorch.miscaptured import OpenSizesError
-from placewright.execution.pytorch.offloading import OFFLOAD, RELOAD, WAIT
 from placewright.execution.pytorch.open_sizes import Sizes, is_size
-from placewright.graph import LEAVE_TARGET, Graph, Op
+from placewright.graph import Graph, Op
 from placewright.importers.torch.added import added
 from placewright.importers.torch.capture import ancestors, capture_graph
 from placewright.importers.torch.graph import translate
 from placewright.importers.torch.marks import PART
 from placewright.importers.torch.ops import draws_random_numbers
-from placewright.rematerialization.reruns import Move, Rerun, Rewritten, rewritten
+from placewright.rematerialization.reruns import Move, Rerun, rewritten
 from placewright.support.errors import InputError
 
 _COPY = torch.ops.aten.copy_.default
 #: Checks of values, which give nothing.
 _CHECKS = (torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg)
-
-
-#: What a node of a part says whose run it is: the name of an op or a rerun of the plan of both parts.
-RUN = "placewright_run"
 
 
 class JointGraph:
@@ -75,22 +70,14 @@ class JointGraph:
         self._may_send = not as_run
         self._num_forward_outputs = num_forward_outputs
         self._check()
-        ends = list(_results(joint.graph))
         writes = [node for node in joint.graph.nodes if node.target is _COPY]
         in_backward = [node for node in writes if node.meta.get("partitioner_tag") == "must_be_in_backward"]
         self._writes = {False: [node for node in writes if node not in in_backward], True: in_backward}
         self._checks = [node for node in joint.graph.nodes if node.target in _CHECKS]
-        own_nodes = () if forward is None else forward.graph.nodes
-        theirs = {node.name for node in own_nodes if node.op == "call_function"}
-        checked = [node.args[0] for node in self._checks]
-        first = [*ends[:num_forward_outputs], *(node.args[1] for node in self._writes[False]), *checked]
-        # Nodes of a part may have the names of others of the joint graph.
-        late = _reached_by_tangents(joint.graph)
-        # What runs in parts with forward is of forward, though forward does not need it.
-        own = (node for node in joint.graph.nodes if node not in late and (node.name in theirs or PART in node.meta))
-        self._forward = ancestors([node for node in (*first, *own) if isinstance(node, fx.Node)])
+        self._forward = self._nodes_of_forward(forward)
         self._of: dict[fx.Node, fx.Node] = {}
-        read = self._in_passes([*ends, *(node.args[1] for node in writes), *checked])
+        checked = [node.args[0] for node in self._checks]
+        read = self._in_passes([*results_of(joint.graph), *(node.args[1] for node in writes), *checked])
         #: The same nodes in passes, as a module.
         self.module = fx.GraphModule(joint, read)
         placeholders = self.module.graph.find_nodes(op="placeholder")
@@ -103,16 +90,34 @@ class JointGraph:
         self.graph = _with_late_inputs(graph, self.is_forward, tangents)
         if as_run:
             self.graph = _with_forward_first(self.graph, self.is_forward)
-        written = {node.args[0] for node in writes} | overwritten(joint.graph)
+        self.collectives, self.once = self._once()
+
+    def _nodes_of_forward(self, forward: fx.GraphModule | None) -> set[fx.Node]:
+        """The nodes that forward computes. forward: as PyTorch has it."""
+        nodes = self._joint.graph.nodes
+        own_nodes = () if forward is None else forward.graph.nodes
+        theirs = {node.name for node in own_nodes if node.op == "call_function"}
+        ends = list(results_of(self._joint.graph))[: self._num_forward_outputs]
+        first = [*ends, *(node.args[1] for node in self._writes[False]), *(node.args[0] for node in self._checks)]
+        # Nodes of a part may have the names of others of the joint graph.
+        late = _reached_by_tangents(self._joint.graph)
+        # What runs in parts with forward is of forward, though forward does not need it.
+        own = (node for node in nodes if node not in late and (node.name in theirs or PART in node.meta))
+        return ancestors([node for node in (*first, *own) if isinstance(node, fx.Node)])
+
+    def _once(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names of collectives, and of all ops whose second run would give something else."""
+        written = {node.args[0] for writes in self._writes.values() for node in writes} | overwritten(self._joint.graph)
         ops = [op.name for op in self.graph.ops if op.kind not in ("view", "input")]
-        self.collectives = tuple(name for name in ops if _is_collective(self._node[name]))
-        self.once = tuple(
+        collectives = tuple(name for name in ops if _is_collective(self._node[name]))
+        once = tuple(
             name
             for name in ops
-            if name in self.collectives
+            if name in collectives
             or draws_random_numbers(node := self._node[name])
             or not written.isdisjoint(node.all_input_nodes)
         )
+        return collectives, once
 
     def giving_away(self, places: Collection[int]) -> Graph:
         """The graph where the gradients of arguments at such places are given away as soon as they are there."""
@@ -134,7 +139,18 @@ class JointGraph:
         """Forward and backward, in which the ops run again that reruns name, and tensors are moved to the host's memory
         and back. device_of: of ops, by name, in the order of their first runs; by default all are on one device, in the
         order of the graph."""
-        module, found = _Rewriting(self, rewritten(self.graph, reruns, moves, device_of)).done()
+        read = ReadJoint(
+            module=self._joint,
+            num_forward_outputs=self._num_forward_outputs,
+            planned=self.graph,
+            tensors=self._tensors,
+            node_of=self._node,
+            forward=self._forward,
+            tangents=[node for node in self._joint.graph.find_nodes(op="placeholder") if is_tangent(node)],
+            checks=self._checks,
+            writes=self._writes,
+        )
+        module, found = Rewriting(read, rewritten(self.graph, reruns, moves, device_of)).done()
         saved = [node for node in found if not is_size(node)]
         placeholders = module.graph.find_nodes(op="placeholder")
         parts: tuple[fx.GraphModule, fx.GraphModule] = _extract_fwd_bwd_modules(
@@ -212,147 +228,6 @@ class JointGraph:
         return op in self._node and self._node[op] in self._forward
 
 
-class _Rewriting:
-    """A joint graph written anew, run by run.
-
-    made: the node of each tensor of the rewritten graph. view: of each that is a view, the run that makes it.
-    constants: the nodes of arguments and attributes. forward: its nodes, once they are all there. at_host: the copies
-    of tensors that are moved, by tensor. begun: the copies of tensors that are on their way back, by what they become.
-    """
-
-    def __init__(self, joint: JointGraph, found: Rewritten) -> None:
-        self.joint = joint
-        self.found = found
-        self.graph = fx.Graph()
-        self.made: dict[int, fx.Node] = {}
-        self.constants: dict[fx.Node, fx.Node] = {}
-        self.view: dict[int, int] = {}
-        self.forward: set[fx.Node] = set()
-        moving = [op for op, original in zip(found.graph.ops, found.op_of, strict=True) if original < 0]
-        self.moved = {op.inputs[0] for op in moving}
-        self.at_host: dict[int, fx.Node] = {}
-        self.begun: dict[int, fx.Node] = {}
-
-    def done(self) -> tuple[fx.GraphModule, list[fx.Node]]:
-        """The joint graph, and which of forward's nodes backward reads."""
-        joint, ops = self.joint._joint, self.found.graph.ops
-        for node in joint.graph.nodes:
-            if node.op in ("placeholder", "get_attr") or is_size(node):
-                self.constants[node] = self.graph.node_copy(node, self.constants.__getitem__)
-                for tensor in self.joint._tensors.get(node, ()):
-                    assert tensor is not None
-                    self.made[tensor] = self.constants[node]
-        last = max(place for place, op in enumerate(ops) if self.joint.is_forward(op.name))
-        early = self._leaving_between(last)
-        for place in (*range(last + 1), *early):
-            self._run(place)
-        results, count = list(_results(joint.graph)), self.joint._num_forward_outputs
-        ends = [self._now(node) for node in results[:count]]
-        for node in self.joint._checks:
-            self.graph.node_copy(node, self._now)
-        self._write(False)
-        self.forward = set(self.graph.nodes)
-        for place in range(last + 1, len(ops)):
-            if place not in early:
-                self._run(place)
-        ends += [self._now(node) for node in results[count:]]
-        self._write(True)
-        read = {source for node in self.graph.nodes if node not in self.forward for source in node.all_input_nodes}
-        read.update(node for node in ends[count:] if isinstance(node, fx.Node))
-        saved = [node for node in self.graph.nodes if node in self.forward & read and _may_be_saved(node)]
-        self.graph.output(tuple(ends)).meta = dict(joint.graph.output_node().meta)
-        return fx.GraphModule(joint, self.graph), saved
-
-    def _run(self, place: int) -> None:
-        """One run of an op: its node, and those that pick what it makes."""
-        op = self.found.graph.ops[place]
-        if op.kind == "input":
-            return
-        if self.found.op_of[place] < 0:
-            self._move(op)
-            return
-        self._call(place)
-        if op.kind == "view":
-            self.view |= dict.fromkeys(op.outputs, place)
-
-    def _call(self, place: int) -> None:
-        joint, run = self.joint, self.found.graph.ops[place]
-        original = joint.graph.ops[self.found.op_of[place]]
-        now = dict(zip(original.inputs, run.inputs, strict=True))
-        node = joint._node[original.name]
-
-        def current(argument: fx.Node) -> fx.Node:
-            tensor = self._tensor_of(argument)
-            return self.constants[argument] if tensor is None else self._value(now[tensor])
-
-        call = self.graph.node_copy(node, current)
-        call.meta[RUN] = run.name
-        if self.forward:
-            call.meta["partitioner_tag"] = "is_backward"
-        outputs = dict(zip(original.outputs, run.outputs, strict=True))
-        if not isinstance(node.meta["val"], (tuple, list)):
-            self.made[run.outputs[0]] = call
-        else:
-            for pick in node.users:
-                tensor = self._tensor_of(pick)
-                if pick.target is operator.getitem and tensor is not None:
-                    self.made[outputs[tensor]] = self.graph.node_copy(pick, lambda _: call)
-        for tensor in self.moved.intersection(run.outputs):
-            # A move begins as soon as the tensor is made.
-            self.at_host[tensor] = self._moving(OFFLOAD, self.made[tensor])
-
-    def _leaving_between(self, last: int) -> list[int]:
-        """The runs behind the last of forward by which a tensor of forward has left that nothing of backward reads
-        before. It leaves at the end of forward: otherwise forward would hand it to backward."""
-        graph, found, read = self.found.graph, list[int](), set[int]()
-        for place in range(last + 1, len(graph.ops)):
-            op = graph.ops[place]
-            if op.target == LEAVE_TARGET and graph.producer_of[op.inputs[0]] <= last and op.inputs[0] not in read:
-                found.append(place)
-            elif self.found.op_of[place] >= 0:
-                read.update(graph.base_of[tensor] for tensor in op.inputs)
-        return found
-
-    def _move(self, op: Op) -> None:
-        """A tensor has left, or begins to come back. It began to leave when it was made."""
-        tensor = op.inputs[0]
-        if op.target == LEAVE_TARGET:
-            self.at_host[tensor] = self._moving(WAIT, self.at_host[tensor], self.made[tensor])
-        elif op.outputs:
-            device = self.made[tensor].meta["val"].device
-            self.begun[op.outputs[0]] = self._moving(RELOAD, self.at_host[tensor], device)
-
-    def _moving(self, function: Any, node: fx.Node, *args: Any) -> fx.Node:
-        call = added(node, function, node, *args, graph=self.graph)
-        call.meta.pop("recompute", None)
-        call.meta["partitioner_tag"] = "is_backward" if self.forward else "is_forward"
-        return call
-
-    def _value(self, tensor: int) -> fx.Node:
-        """The node of a tensor; in backward views of forward are made anew. What is on its way back is awaited."""
-        if tensor in self.begun:
-            begun = self.begun.pop(tensor)
-            self.made[tensor] = self._moving(WAIT, begun, begun.args[0])
-        if tensor in self.view and self.forward and self.made[tensor] in self.forward:
-            self._call(self.view[tensor])
-        return self.made[tensor]
-
-    def _now(self, node: Any) -> Any:
-        """What stands for a result of the joint graph: what its first run gave."""
-        if not isinstance(node, fx.Node):
-            return node
-        tensor = self._tensor_of(node)
-        return self.constants[node] if tensor is None else self.made[tensor]
-
-    def _tensor_of(self, node: fx.Node) -> int | None:
-        """The tensor that a node of the joint graph stands for; None where the plan knows none."""
-        return self.joint._tensors.get(node, (None,))[0]
-
-    def _write(self, in_backward: bool) -> None:
-        for node in self.joint._writes[in_backward]:
-            self.graph.node_copy(node, self._now)
-
-
 def _is_collective(node: fx.Node) -> bool:
     """Whether a call sends to other processes, or waits for them: it does nothing else, and runs once."""
     return getattr(node.target, "namespace", "") == "_c10d_functional"
@@ -393,7 +268,7 @@ def drop_gradients_of_others(joint: fx.GraphModule, num_forward_outputs: int) ->
     for node in joint.graph.nodes:
         if not reached.isdisjoint(node.all_input_nodes):
             reached.add(node)
-    results = list(_results(joint.graph))
+    results = list(results_of(joint.graph))
     gradients = [node if node in reached else None for node in results[num_forward_outputs:]]
     joint.graph.output_node().args = ((*results[:num_forward_outputs], *gradients),)
 
@@ -403,7 +278,7 @@ def add_before_casting(joint: fx.GraphModule, num_forward_outputs: int, is_param
 
     is_parameter: of each argument. PyTorch captures a cast for each use.
     """
-    results = list(_results(joint.graph))
+    results = list(results_of(joint.graph))
     for place, node in enumerate(results[num_forward_outputs:], num_forward_outputs):
         if not isinstance(node, fx.Node) or not is_parameter[place - num_forward_outputs]:
             continue
@@ -441,15 +316,7 @@ def _is_upcast(node: fx.Node) -> bool:
 
 def without_gradient(joint: fx.GraphModule, num_forward_outputs: int) -> list[int]:
     """The places of the arguments that backward has no gradient for."""
-    return [place for place, node in enumerate([*_results(joint.graph)][num_forward_outputs:]) if node is None]
-
-
-def _may_be_saved(node: fx.Node) -> bool:
-    return node.op != "get_attr" and not is_tangent(node)
-
-
-def _results(graph: fx.Graph) -> Iterator[Any]:
-    return iter(torch.utils._pytree.arg_tree_leaves(*graph.output_node().args))
+    return [place for place, node in enumerate([*results_of(joint.graph)][num_forward_outputs:]) if node is None]
 
 
 def _with_late_inputs(graph: Graph, is_forward: Callable[[str], bool], late: Set[str]) -> Graph:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from placewright.execution.pytorch.joint import RUN
+from placewright.execution.pytorch.joint_rewriting import RUN
 from placewright.execution.pytorch.program import TorchProgram, signature, tensor_placeholders
 from placewright.execution.pytorch.step import TorchStep
 from placewright.plans.assemble import assemble_plan

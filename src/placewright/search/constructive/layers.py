@@ -47,7 +47,24 @@ def find_layers(problem: Problem) -> LayersFound:
     unknown as well, more bytes than the op writes: a bias or a scale is no larger than what it is added to.
     """
     lowered, first = problem.lowered, problem.groups[0].astype(np.int64)
-    num_ops, tensors = len(first), problem.graph.tensors
+    num_ops = len(first)
+    seeds, weights = _weight_reads(problem)
+    root = _components(
+        num_ops + len(lowered.graph_resident),
+        np.concatenate([seeds, np.arange(num_ops)]),
+        np.concatenate([weights, first]),
+    )[:num_ops]
+    layer = _numbered(_joined(problem, np.where(np.isin(root, root[seeds]), root, -1)))
+    readers = np.zeros(int(layer.max(initial=-1)) + 1, np.int64)
+    np.maximum.at(readers, layer[seeds], np.bincount(weights, minlength=1)[weights])
+    return LayersFound(layer=layer, readers=readers)
+
+
+def _weight_reads(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The ops that read a weight, and each one's weight: a resident, numbered behind the ops, or the graph input that
+    feeds it."""
+    lowered, tensors = problem.lowered, problem.graph.tensors
+    num_ops = len(problem.groups[0])
     kinds = [problem.graph.ops[index].kind for index in lowered.graph_op.tolist()]
     weighted = np.array([kind in _WEIGHTED for kind in kinds], bool)
     is_input = np.array([kind == "input" for kind in kinds], bool)
@@ -70,12 +87,13 @@ def find_layers(problem: Problem) -> LayersFound:
     )
     fed = is_input[producer] & multiplied(reader.tolist(), lowered.graph_tensor[lowered.inputs].tolist())
     seeds = np.concatenate([lowered.resident_reader[resident], reader[fed]])
-    weights = np.concatenate([num_ops + lowered.residents[resident], producer[fed]])
-    root = _components(
-        num_ops + len(is_weight), np.concatenate([seeds, np.arange(num_ops)]), np.concatenate([weights, first])
-    )[:num_ops]
-    layer = np.where(np.isin(root, root[seeds]), root, -1)
+    return seeds, np.concatenate([num_ops + lowered.residents[resident], producer[fed]])
 
+
+def _joined(problem: Problem, layer: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The same with the ops that joined a layer, from those of the layers outwards."""
+    lowered, first = problem.lowered, problem.groups[0].astype(np.int64)
+    producer, reader = lowered.producer[lowered.inputs].astype(np.int64), lowered.reader
     bytes_on = lowered.transfer_bytes[lowered.inputs].astype(np.float64) + _LEAST_BYTES
     source, target = np.concatenate([producer, reader]), first[np.concatenate([reader, producer])]
     bytes_on = np.concatenate([bytes_on, bytes_on])
@@ -89,10 +107,7 @@ def find_layers(problem: Problem) -> LayersFound:
         most = by_op[np.append(np.diff(pairs[by_op, 0]) > 0, True)]
         layer[pairs[most, 0]] = pairs[most, 1]
         layer = layer[first]
-    layer = _numbered(layer)
-    readers = np.zeros(int(layer.max(initial=-1)) + 1, np.int64)
-    np.maximum.at(readers, layer[seeds], np.bincount(weights, minlength=1)[weights])
-    return LayersFound(layer=layer, readers=readers)
+    return layer
 
 
 def _is_large(read: Tensor, written_bytes: float) -> bool:

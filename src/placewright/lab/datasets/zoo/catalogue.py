@@ -52,7 +52,6 @@ def _network(
     inputs: Shapes,
     arguments: Mapping[str, Any] | None = None,
     loss: str = "cross_entropy",
-    output: str = "",
     reads_values: bool = False,
 ) -> Network:
     """One line of the table; networks.toml says what its columns mean."""
@@ -63,7 +62,7 @@ def _network(
         shapes = tuple(inputs.values() if isinstance(inputs, Mapping) else inputs)
         names = tuple(inputs) if isinstance(inputs, Mapping) else ()
         module = built_module(library, builder, arguments or {})
-        return supervised(module, loss, names, output), tuple(_tensor(shape) for shape in shapes)
+        return supervised(module, loss, names), tuple(_tensor(shape) for shape in shapes)
 
     reads_values = reads_values or library in READS_VALUES
     return Network(name=name, family=family, library=library, build=build, reads_values=reads_values)

@@ -1,4 +1,4 @@
-"""U-Nets that remove noise: DDPM, and latent diffusion with attention to a text."""
+"""A U-Net that removes noise: DDPM."""
 
 from __future__ import annotations
 
@@ -29,56 +29,31 @@ class Residual(nn.Module):
 
 
 class Attend(nn.Module):
-    """Scaled-dot-product attention; keys and values come from `other`, or from the input itself."""
+    """Scaled-dot-product attention."""
 
-    def __init__(self, width: int, other: int, heads: int, *, bias: bool) -> None:
+    def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.query = nn.Linear(width, width, bias=bias)
-        self.key, self.value = (nn.Linear(other, width, bias=bias) for _ in range(2))
-        self.out = nn.Linear(width, width)
+        self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
 
-    def forward(self, tokens: Tensor, other: Tensor) -> Tensor:  # [batch, n, width], [batch, m, other] -> [.., width]
-        parts = (self.query(tokens), self.key(other), self.value(other))
+    def forward(self, tokens: Tensor) -> Tensor:  # [batch, n, width] -> the same
+        parts = (self.query(tokens), self.key(tokens), self.value(tokens))
         query, key, value = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in parts)
         found = functional.scaled_dot_product_attention(query, key, value)  # [batch, heads, n, width / heads]
         return self.out(found.transpose(1, 2).flatten(2))
 
 
-class Gated(nn.Module):
-    """Feed-forward layer whose hidden units are gated by GELU of as many others."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.enter, self.leave = nn.Linear(width, 8 * width), nn.Linear(4 * width, width)
-
-    def forward(self, tokens: Tensor) -> Tensor:  # [batch, n, width] -> the same
-        hidden, gate = self.enter(tokens).chunk(2, dim=-1)
-        return self.leave(hidden * functional.gelu(gate))
-
-
 class Attention(nn.Module):
-    """Attention of the pixels to each other; with a text also a transformer layer that attends to it."""
+    """Attention of the pixels to each other."""
 
-    def __init__(self, channels: int, heads: int, text: int) -> None:
+    def __init__(self, channels: int, heads: int) -> None:
         super().__init__()
         self.norm = nn.GroupNorm(32, channels)
-        self.enter, self.leave = (nn.Conv2d(channels, channels, 1) if text else nn.Identity() for _ in range(2))
-        self.own = Attend(channels, channels, heads, bias=not text)
-        self.cross = Attend(channels, text, heads, bias=False) if text else None
-        self.norms = nn.ModuleList(nn.LayerNorm(channels) for _ in range(3 if text else 0))
-        self.feed = Gated(channels) if text else None
+        self.own = Attend(channels, heads)
 
-    def forward(self, image: Tensor, text: Tensor | None) -> Tensor:  # [batch, channels, h, w], [batch, n, text]
-        tokens = self.enter(self.norm(image)).flatten(2).transpose(1, 2)  # [batch, h * w, channels]
-        if self.cross is None or self.feed is None:
-            tokens = self.own(tokens, tokens)
-        else:
-            normed = self.norms[0](tokens)
-            tokens = tokens + self.own(normed, normed)
-            tokens = tokens + self.cross(self.norms[1](tokens), text)
-            tokens = tokens + self.feed(self.norms[2](tokens))
-        return image + self.leave(tokens.transpose(1, 2).unflatten(2, image.shape[2:]))
+    def forward(self, image: Tensor) -> Tensor:  # [batch, channels, h, w] -> the same
+        tokens = self.own(self.norm(image).flatten(2).transpose(1, 2))  # [batch, h * w, channels]
+        return image + tokens.transpose(1, 2).unflatten(2, image.shape[2:])
 
 
 class Level(nn.Module):
@@ -89,28 +64,26 @@ class Level(nn.Module):
         self.residual = residual
         self.attention = attention
 
-    def forward(self, image: Tensor, time: Tensor, text: Tensor | None) -> Tensor:  # [batch, inputs, h, w], ...
+    def forward(self, image: Tensor, time: Tensor) -> Tensor:  # [batch, inputs, h, w], [batch, time]
         image = self.residual(image, time)
-        return image if self.attention is None else self.attention(image, text)
+        return image if self.attention is None else self.attention(image)
 
 
 class Denoiser(nn.Module):
-    """Ho et al., Denoising Diffusion Probabilistic Models, NeurIPS 2020, appendix B; with `text`, the U-Net of
-    Rombach et al., High-Resolution Image Synthesis with Latent Diffusion Models, CVPR 2022.
+    """Ho et al., Denoising Diffusion Probabilistic Models, NeurIPS 2020, appendix B.
 
-    channels: of the image. widths: of each level. attended: levels with attention. text: width of the text's
-    embedding, 0 for none.
+    channels: of the image. widths: of each level. attended: levels with attention.
     """
 
     def __init__(
-        self, channels: int, widths: Sequence[int], attended: Collection[int], *, heads: int, text: int, dropout: float
+        self, channels: int, widths: Sequence[int], attended: Collection[int], *, heads: int, dropout: float
     ) -> None:
         super().__init__()
         self.width, time = widths[0], 4 * widths[0]
         residual = partial(Residual, time=time, dropout=dropout)
 
         def level(inputs: int, outputs: int, place: int) -> Level:
-            return Level(residual(inputs, outputs), Attention(outputs, heads, text) if place in attended else None)
+            return Level(residual(inputs, outputs), Attention(outputs, heads) if place in attended else None)
 
         self.time = nn.Sequential(nn.Linear(self.width, time), nn.SiLU(), nn.Linear(time, time))
         self.enter = nn.Conv2d(channels, self.width, 3, 1, 1)
@@ -125,7 +98,7 @@ class Denoiser(nn.Module):
                 self.down.append(nn.Conv2d(width, width, 3, 2, 1))
                 kept.append(width)
         self.middle = nn.ModuleList(
-            [Level(residual(inputs, inputs), Attention(inputs, heads, text)), residual(inputs, inputs)]
+            [Level(residual(inputs, inputs), Attention(inputs, heads)), residual(inputs, inputs)]
         )
         for place, width in reversed(list(enumerate(widths))):
             for _ in range(3):
@@ -135,20 +108,18 @@ class Denoiser(nn.Module):
                 self.up.append(nn.Sequential(nn.Upsample(scale_factor=2.0), nn.Conv2d(width, width, 3, 1, 1)))
         self.leave = nn.Sequential(nn.GroupNorm(32, inputs), nn.SiLU(), nn.Conv2d(inputs, channels, 3, 1, 1))
 
-    def forward(self, image: Tensor, step: Tensor, text: Tensor | None = None) -> Tensor:
-        # [batch, channels, h, w], [batch], [batch, n, text] -> the noise in the image, of its shape
+    def forward(self, image: Tensor, step: Tensor) -> Tensor:
+        # [batch, channels, h, w], [batch] -> the noise in the image, of its shape
         frequencies = torch.exp(torch.arange(self.width // 2) * (-9.21 / (self.width // 2)))  # [width / 2]
         angles = step[:, None] * frequencies  # [batch, width / 2]
         time = self.time(torch.cat([angles.sin(), angles.cos()], dim=1))  # [batch, time]
         kept = [self.enter(image)]
         for layer in self.down:
-            kept.append(layer(kept[-1], time, text) if isinstance(layer, Level) else layer(kept[-1]))
-        image = self.middle[1](self.middle[0](kept[-1], time, text), time)
+            kept.append(layer(kept[-1], time) if isinstance(layer, Level) else layer(kept[-1]))
+        image = self.middle[1](self.middle[0](kept[-1], time), time)
         for layer in self.up:
-            image = layer(torch.cat([image, kept.pop()], 1), time, text) if isinstance(layer, Level) else layer(image)
+            image = layer(torch.cat([image, kept.pop()], 1), time) if isinstance(layer, Level) else layer(image)
         return self.leave(image)
 
 
-DDPM = partial(Denoiser, 3, (128, 256, 256, 256), (1,), heads=1, text=0, dropout=0.1)
-DDPM_256 = partial(Denoiser, 3, (128, 128, 256, 256, 512, 512), (4,), heads=1, text=0, dropout=0.0)
-LATENT = partial(Denoiser, 4, (320, 640, 1280, 1280), (0, 1, 2), heads=8, text=768, dropout=0.0)
+DDPM = partial(Denoiser, 3, (128, 256, 256, 256), (1,), heads=1, dropout=0.1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -39,11 +38,6 @@ def with_auxiliary(outputs: Any) -> Tensor:  # a tensor, or several [batch, clas
     return loss
 
 
-def first(outputs: Sequence[Tensor]) -> Tensor:  # ([batch, classes, *places], ...) -> []
-    """Cross entropy of the first of several outputs."""
-    return cross_entropy(outputs[0])
-
-
 def squared_error(output: Tensor) -> Tensor:  # [*shape] -> []
     """Mean squared difference from a target of the output's shape."""
     return functional.mse_loss(output, torch.zeros_like(output))
@@ -57,12 +51,6 @@ def absolute_error(output: Tensor) -> Tensor:  # [*shape] -> []
 def binary_cross_entropy(logits: Tensor) -> Tensor:  # [*shape] -> []
     """Each output a yes or no of its own."""
     return functional.binary_cross_entropy_with_logits(logits, torch.zeros_like(logits))
-
-
-def detection(outputs: Mapping[str, Tensor]) -> Tensor:  # of torchvision's detectors
-    """A stand-in for the matching losses of detectors: classes, [batch, anchors, classes], by cross entropy, the four
-    numbers of a box, [batch, anchors, 4], squared."""
-    return squared_error(outputs["bbox_regression"]) + cross_entropy(outputs["cls_logits"].flatten(0, 1))
 
 
 def mean(output: Tensor) -> Tensor:  # [*shape] -> []
@@ -84,59 +72,34 @@ class Supervised(nn.Module):
 
 
 class Named(nn.Module):
-    """A module of transformers called with named inputs; `output` is the part of its result that counts.
+    """A module of transformers called with named inputs, which returns logits; in training its own loss, against the
+    last input."""
 
-    In training the module's own loss, or with `loss` that of the output. Its own is against its last input where it
-    takes labels.
-    """
-
-    def __init__(self, model: nn.Module, names: Sequence[str], output: str, loss: Loss | None) -> None:
+    def __init__(self, model: nn.Module, names: Sequence[str]) -> None:
         super().__init__()
-        self.model, self.names, self.output, self.loss = model, tuple(names), output or "logits", loss
+        self.model, self.names = model, tuple(names)
 
-    def forward(self, *inputs: Tensor) -> Any:  # what the model takes -> what it returns, or []
+    def forward(self, *inputs: Tensor) -> Any:  # what the model takes -> [batch, length, vocabulary], or []
         named: dict[str, Any] = dict(zip(self.names, inputs, strict=True))
-        if self.training and self.loss is None:
-            known = inspect.signature(self.model.forward).parameters
-            asked = {"labels": inputs[-1], "return_loss": True}
-            return self.model(**named, **{name: value for name, value in asked.items() if name in known}).loss
-        output = getattr(self.model(**named), self.output)
-        return self.loss(output) if self.training and self.loss is not None else output
+        if self.training:
+            return self.model(**named, labels=inputs[-1]).loss
+        return self.model(**named).logits
 
 
-class Detector(nn.Module):
-    """The part of a detector of torchvision that is trained: backbone and heads. What stands around them, resizing and
-    choosing among boxes, depends on values."""
-
-    def __init__(self, detector: nn.Module) -> None:
-        super().__init__()
-        self.backbone, self.head = detector.backbone, detector.head
-
-    def forward(self, image: Tensor) -> Any:  # [batch, 3, height, width] -> scores and boxes of all anchors
-        return self.head(list(self.backbone(image).values()))
-
-
-def supervised(module: nn.Module, loss: str, names: Sequence[str], output: str) -> nn.Module:
-    """The module under the loss of that name; "own" is the one the module computes.
-
-    names: of its inputs, where it takes them by name. output: the attribute of its result that counts.
-    """
-    chosen: Loss | None = None if loss == "own" else LOSSES[loss]
+def supervised(module: nn.Module, loss: str, names: Sequence[str] = ()) -> nn.Module:
+    """The module under the loss of that name; "own" is the one the module computes. names: of its inputs, where it is
+    one of transformers."""
     if names:
-        return Named(module, names, output, chosen)
-    if loss == "detection":
-        module = Detector(module)
-    return module if chosen is None else Supervised(module, chosen)
+        return Named(module, names)
+    return module if loss == "own" else Supervised(module, LOSSES[loss])
 
 
 LOSSES: Mapping[str, Loss] = {
     "cross_entropy": cross_entropy,
     "token_loss": token_loss,
     "with_auxiliary": with_auxiliary,
-    "first": first,
     "squared_error": squared_error,
     "absolute_error": absolute_error,
     "binary_cross_entropy": binary_cross_entropy,
-    "detection": detection,
     "mean": mean,
 }

@@ -43,19 +43,6 @@ class Dlrm(nn.Module):
         return self.top(torch.cat([bottom, products], 1))
 
 
-class WideAndDeep(nn.Module):
-    """Cheng et al., Wide & Deep Learning for Recommender Systems, 2016."""
-
-    def __init__(self, fields: int, width: int) -> None:
-        super().__init__()
-        self.wide, self.fields = Fields(fields, 1), Fields(fields, width)
-        self.deep = perceptron(13 + fields * width, 1024, 512, 256, 1)
-
-    def forward(self, dense: Tensor, sparse: Tensor) -> Tensor:  # [batch, 13], [batch, fields] -> [batch, 1]
-        wide = torch.cat(self.wide(sparse), 1).sum(1, keepdim=True)
-        return wide + self.deep(torch.cat([dense, *self.fields(sparse)], 1))
-
-
 class ExpertTasks(nn.Module):
     """Ma et al., Multi-gate Mixture-of-Experts, 2018: every task weighs shared experts."""
 
@@ -75,18 +62,3 @@ class ExpertTasks(nn.Module):
             weights = torch.softmax(gate(every), 1).unsqueeze(2)
             results.append(tower((found * weights).sum(1)))
         return torch.cat(results, 1)
-
-
-class TwoTowers(nn.Module):
-    """Yi et al., Sampling-Bias-Corrected Neural Modeling, 2019: users and items meet in one product per pair."""
-
-    def __init__(self, fields: int, width: int) -> None:
-        super().__init__()
-        self.fields, self.half = Fields(fields, width), fields // 2
-        self.user, self.item = (perceptron(self.half * width, 512, 256, 128) for _ in range(2))
-
-    def forward(self, dense: Tensor, sparse: Tensor) -> Tensor:  # [batch, 13], [batch, fields] -> [batch, batch]
-        every = self.fields(sparse)
-        user, item = (torch.cat(part, 1) for part in (every[: self.half], every[self.half :]))
-        sides = [nn.functional.normalize(tower(x), dim=1) for tower, x in ((self.user, user), (self.item, item))]
-        return sides[0] @ sides[1].T * 20 + dense.mean()

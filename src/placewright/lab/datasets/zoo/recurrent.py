@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from placewright.lab.datasets.zoo.recurrent_cells import Cell, GruCell, LstmCell, run
-
-MakeCell = Callable[[int, int], Cell]
+from placewright.lab.datasets.zoo.recurrent_cells import LstmCell, run
 
 
 class LanguageModel(nn.Module):
-    """Layers of one kind of cell over embedded tokens; a residual connection around each layer if asked for."""
+    """Layers of cells over 10,000 words, embedded."""
 
-    def __init__(self, make: MakeCell, layers: int, width: int, vocabulary: int, *, residual: bool = False) -> None:
+    def __init__(self, layers: int, width: int) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(vocabulary, width)
-        self.cells = nn.ModuleList(make(width, width) for _ in range(layers))
-        self.drop, self.residual = nn.Dropout(0.2), residual
-        self.output = nn.Linear(width, vocabulary)
+        self.embedding = nn.Embedding(10000, width)
+        self.cells = nn.ModuleList(LstmCell(width, width) for _ in range(layers))
+        self.drop = nn.Dropout(0.2)
+        self.output = nn.Linear(width, 10000)
 
     def forward(self, tokens: Tensor) -> Tensor:  # [batch, length] -> [batch, length, vocabulary]
         steps = list(self.drop(self.embedding(tokens)).unbind(1))  # [batch, width] each
         for cell in self.cells:
-            hidden = run(cell, steps)
-            steps = [old + new for old, new in zip(steps, hidden, strict=True)] if self.residual else hidden
+            steps = run(cell, steps)
         return self.output(self.drop(torch.stack(steps, 1)))
 
 
@@ -34,8 +31,9 @@ class CharacterWords(nn.Module):
     """Words from their characters: convolutions of several widths, each maximised over the word, and a highway layer
     (Kim et al., Character-Aware Neural Language Models, 2016, section 2)."""
 
-    def __init__(self, width: int, channels: Sequence[int] = (32, 32, 64, 128, 256)) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
+        channels = (32, 32, 64, 128, 256)
         self.embedding = nn.Embedding(262, 16)
         self.convolutions = nn.ModuleList(nn.Conv1d(16, count, span) for span, count in enumerate(channels, start=1))
         total = sum(channels)
@@ -74,19 +72,10 @@ class Elmo(nn.Module):
         both = [torch.cat(pair, 2) for pair in zip(right, left, strict=True)]  # [batch, 20, 2 width] each
         return self.output(torch.stack([weight * layer for weight, layer in zip(weights, both, strict=True)]).sum(0))
 
-    def _layers(self, cells: Sequence[Cell], steps: Sequence[Tensor], turn: int) -> list[Tensor]:
+    def _layers(self, cells: Sequence[LstmCell], steps: Sequence[Tensor], turn: int) -> list[Tensor]:
         """The input and every layer, each [batch, 20, width] from left to right."""
         found = [torch.stack(list(steps[::turn]), 1)]
         for cell in cells:
             steps = [old + new for old, new in zip(steps, run(cell, steps), strict=True)]
             found.append(torch.stack(list(steps[::turn]), 1))
         return found
-
-
-#: By the name that the table has for them.
-CELLS: Mapping[str, MakeCell] = {"LSTM": LstmCell, "GRU": GruCell}
-
-
-def language_model(cell: str, layers: int, width: int, *, residual: bool = False) -> LanguageModel:
-    """Layers of one cell over 10,000 words."""
-    return LanguageModel(CELLS[cell], layers, width, 10000, residual=residual)

@@ -1,10 +1,10 @@
-"""Clean or larger images: DnCNN and EDSR."""
+"""Larger images: EDSR."""
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 
-from placewright.lab.datasets.zoo.layers import Sum, convolution
+from placewright.lab.datasets.zoo.layers import Sum
 
 
 def _same(inputs: int, outputs: int, kernel: int = 3) -> nn.Conv2d:
@@ -14,12 +14,6 @@ def _same(inputs: int, outputs: int, kernel: int = 3) -> nn.Conv2d:
 def _long(*body: nn.Module) -> Sum:
     """A body with a shortcut around all of it."""
     return Sum(nn.Sequential(*body), nn.Identity())
-
-
-def dncnn() -> Sum:
-    """Zhang et al., Beyond a Gaussian Denoiser, 2017: 17 layers that predict the noise; batch 128 of 40x40."""
-    inner = (convolution(64, 64, 3) for _ in range(15))
-    return _long(_same(1, 64), nn.ReLU(), *inner, _same(64, 1))
 
 
 class Scaled(nn.Sequential):

@@ -1,0 +1,61 @@
+"""Devices of this host with their threads, as calls of compiled modules share them.
+
+Imported only where torch is known to be present.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from placewright.api.profiles import Profile
+from placewright.execution.pytorch.cuda import places_of
+from placewright.execution.pytorch.machine import cores_by_device
+from placewright.execution.pytorch.places import Place
+from placewright.execution.workers import Workers
+from placewright.machine import Machine
+
+
+class Devices:
+    """Devices of this host with their threads: all graphs for them take turns there."""
+
+    def __init__(self, machine: Machine, profile: Profile) -> None:
+        self.machine = machine
+        self.profile = profile
+        self._start()
+
+    def _start(self) -> None:
+        self.places: list[Place] = places_of([device.name for device in self.machine.devices])
+        self.workers = Workers(cores_by_device(self.machine))
+        self._flushes = _flushes_denormals()
+
+    def compute_as_caller(self) -> None:
+        """Has threads that take numbers which are too small for zeros where the caller does: new ones do as it."""
+        if self._flushes != (flushes := _flushes_denormals()):
+            self.workers.close()
+            self._flushes = flushes
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without places and threads, which a process has for itself."""
+        return {"machine": self.machine, "profile": self.profile}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Finds the places of these devices in this process."""
+        vars(self).update(state)
+        self._start()
+
+    @property
+    def on_host(self) -> bool:
+        """Whether all of them are CPU devices."""
+        return all(place.driver is None for place in self.places)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether steps are replays of a CUDA graph."""
+        return self.machine.launch == "graphs"
+
+
+def _flushes_denormals() -> bool:
+    """Whether this thread takes numbers that are too small for zeros: torch.set_flush_denormal."""
+    return sys.float_info.min / 2 == 0.0
