@@ -8,15 +8,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 from torch import fx
 
-from placewright.api.questions import Plan
 from placewright.graph import Graph
 from placewright.importers.torch.marks import PART, SPLIT
 from placewright.importers.torch.splitting.choices import Choice, choices, divided
+from placewright.plans.record import Plan
 from placewright.support.quantities import format_bytes, format_time_ns
 
+SomePlan = TypeVar("SomePlan", bound=Plan)
 _LOGGER = logging.getLogger(__name__)
 #: How much less time than the step as it is a split takes at least, to be taken where both keep the limit.
 _GAIN = 0.005
@@ -72,7 +74,7 @@ def _fitness(plan: Plan, limit: int) -> tuple[int, int]:
     return max(0, plan.peak_bytes[0] - limit), plan.step_time_ns
 
 
-def with_split(plan: Plan, module: fx.GraphModule) -> Plan:
+def with_split(plan: SomePlan, module: fx.GraphModule) -> SomePlan:
     """The plan of a step, which says what of it runs in parts."""
     if SPLIT not in module.meta:
         return plan
