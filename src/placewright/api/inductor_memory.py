@@ -253,7 +253,9 @@ class MemoryPartitioner(CustomPartitionerFn):
         if found.peak_bytes > self._limit:
             policies.check(format_bytes(self._limit))
             tried = tried_near(self._limit, within, lambda plan: trials.nearest(plan, saving.parted(plan, static)))
-            found, num_tried = self._chosen([found, *tried], policies.advice), len(tried)
+            may_split = not (self._split or sizes.are_open or policies.is_fixed)
+            advice = f"{policies.advice}{'; split=True may run ops in parts' if may_split else ''}"
+            found, num_tried = self._chosen([found, *tried], advice), len(tried)
         self._way = found.way
         found = found._replace(plan=with_split(found.plan, gm))
         self.graphs.append(self._record(found, num_outputs, sizes, trials.further_bytes, num_tried))
