@@ -67,6 +67,7 @@ _NEARER_TO_PLAN = {
     "cpp.max_horizontal_fusion_size": 1,
     "allow_buffer_reuse": False,
     "realize_reads_threshold": 2,
+    "realize_acc_reads_threshold": 3,
 }
 #: It also keeps copies of weights and images, as convolutions read them, beside these until backward; and makes a
 #: product where it is added to something, so that what it is made of lives until then: to the end of backward for a
