@@ -61,8 +61,8 @@ class Way:
 
 
 #: Inductor's own way puts some nodes that read the same into one kernel; holds memory that nothing is in until
-#: something of the same size comes; and computes what is read twice where it is read, so that what it is made of lives
-#: until then.
+#: something of the same size comes; computes what is read twice where it is read, so that what it is made of lives
+#: until then; and on a CPU adds up to twelve tensors in one kernel, until which all of them live.
 _NEARER_TO_PLAN = {
     "cpp.max_horizontal_fusion_size": 1,
     "allow_buffer_reuse": False,
@@ -71,7 +71,7 @@ _NEARER_TO_PLAN = {
 }
 #: It also keeps copies of weights and images, as convolutions read them, beside these until backward; and makes a
 #: product where it is added to something, so that what it is made of lives until then: to the end of backward for a
-#: weight that is read at both ends of the network. Cells of an LSTM hold less with these.
+#: weight that is read at both ends of the network.
 _NEAREST_TO_PLAN = _NEARER_TO_PLAN | {"layout_optimization": False, "pattern_matcher": False}
 #: The fastest first.
 WAYS = (
