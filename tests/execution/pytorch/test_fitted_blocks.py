@@ -168,7 +168,10 @@ def test_policies_of_checkpoints_hold_or_are_named() -> None:
     base, wanted = compiled(made(Selective))
     assert_within(int(1.05 * base), made(Selective), wanted)
     for kind, sentence in (
-        (Selective, r"; MUST_SAVE of create_selective_checkpoint_contexts has results saved$"),
+        (
+            Selective,
+            r"; MUST_SAVE of create_selective_checkpoint_contexts has results saved; split=True may run ops in parts$",
+        ),
         (
             Fixed,
             r"^what create_selective_checkpoint_contexts says .* return PREFER_RECOMPUTE, or leave the policy out$",
