@@ -101,7 +101,7 @@ def test_no_placement_of_the_tree_costs_less_than_the_root_of_three_fifths() -> 
 )
 @pytest.mark.parametrize("learns", [True, False])
 def test_a_tree_gets_cheaper_by_learning_alone(method: Any, learns: bool) -> None:
-    """But for HDP, which learns groups too and draws as it began after 4,500 placements (docs/lab/notes/placers.md)."""
+    """But for HDP, which learns groups too and draws as it began after 4,500 placements."""
     method = method if learns else without_learning(method)
     costs = costs_of_proposals(method, tree(), 120)
     assert (np.mean(costs[-10:]) < 0.97 * np.mean(costs[:10])) == learns

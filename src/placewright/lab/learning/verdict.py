@@ -9,8 +9,8 @@ from typing import Any
 from placewright.lab.learning.gain import Gain, gain_of
 
 #: Logits of trainings that learned stay below 20; of those that ended in constants they were 49 and more, and softmax
-#: has no gradient left (docs/lab/notes/policies.md). States say nothing of that where they are centred and scaled: a
-#: training that went on to depend on the op had 491,000 on the way, and logits of 0.2.
+#: has no gradient left. States say nothing of that where they are centred and scaled: a training that went on to depend
+#: on the op had 491,000 on the way, and logits of 0.2.
 MOST_LOGIT_RMS = 40.0
 #: Below it all ops are decided alike: policies of trainings that failed have 0.000 to 0.017, those that learned by
 #: rewards 0.1 and more, and two that imitate 0.06 (benchmarks/policies/README.md).
