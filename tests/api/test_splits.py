@@ -53,8 +53,8 @@ def test_a_loss_in_parts_keeps_a_limit_that_whole_ops_cannot() -> None:
         placewright.fit(model, given(), LIMIT, evaluations=20)
     with placewright.fit(model, given(), LIMIT, split=True, evaluations=20) as step:
         step(*given())
-        assert step.plan.configuration["split"] == {"stretch": "loss", "parts": 4}
-        assert limit_words(step.plan) == "the loss runs in 4 parts"
+        # Which stretch and how many parts take least time depends on the machine.
+        assert f" in {step.plan.configuration['split']['parts']} parts" in limit_words(step.plan)
         model.zero_grad()
         assert held(model) + allocated_peak(lambda: step(*given())) <= LIMIT
         model.zero_grad()
@@ -112,15 +112,17 @@ def test_a_split_that_does_not_fit_with_what_its_kernels_take_gives_way_to_anoth
 
 
 def test_inductor_keeps_the_limit_in_parts() -> None:
-    model, plain = Classifier(), Classifier()
-    fitted = placewright.fit(model, LIMIT, backend="inductor", split=True)
+    # It fuses the loss, so that parameters, gradients and logits once, 404 kB and 512 kB, are what whole ops need.
+    model, plain, limit = Classifier(), Classifier(), 800_000
+    fitted = placewright.fit(model, limit, backend="inductor", split=True)
 
     def step() -> None:
         (fitted(*given()) * 0.3).backward()
 
     step()
+    assert all("split" in graph.plan.configuration for graph in fitted.graphs)
     model.zero_grad()
-    assert held(model) + allocated_peak(step) <= LIMIT
+    assert held(model) + allocated_peak(step) <= limit
     (plain(*given()) * 0.3).backward()
     assert_equal_but_for_last_bits(model, plain)
 

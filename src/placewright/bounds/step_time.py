@@ -43,13 +43,16 @@ def shared_device(problem: Problem) -> Bound:
 
 def delayed_path(problem: Problem) -> Bound:
     """The critical path with, at each op where paths join, what its ancestors need at least, and the same from the end
-    (cpp/core/bounds/heads.cpp). Two arguments, both for any subset A of the ancestors of an op v:
+    (cpp/core/bounds/heads.cpp). Three arguments, each for any subset A of the ancestors of an op v:
 
     - All of A's work lies between the earliest start R in A and the start of v, and in a span of t ns the devices do
       at most t of weighted work (`total_work`): v starts at R + work(A) or later (Carlier 1987, for heads).
     - If v starts at T, an ancestor whose result cannot come from another device by T runs on v's device, since on each
       path from it to v some dependency would join different devices and cost a transfer or a signal. Those that must
       be there run one after the other: T is at least R plus their times (after Papadimitriou & Yannakakis 1990).
+    - If all of A come after an op u, those on another device than u's start later by a transfer, and those on another
+      than v's end earlier by one: spread over devices, A's work has so much less of the time between u and v
+      (cpp/core/bounds/fork_join.cpp).
     """
     return Bound(_core_bounds(problem)[1], "critical path with shared work and transfers")
 
