@@ -6,22 +6,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
+import numpy as np
+
 from placewright.machines.host import HostMemory
 from placewright.problem import Problem
 from placewright.rematerialization.proofs import no_runs_fit, some_may_move, some_may_run_again
-from placewright.rematerialization.several_devices import (
-    ROOMIER,
-    evaluations_on_several,
-    limits_cost_time,
-    rematerialize_on_several,
-    roomier,
-)
+from placewright.rematerialization.several_devices import rematerialize_on_several
 from placewright.rematerialization.solve import Rematerialized, least_memory, ops_of, rematerialize, rerun_evaluations
 from placewright.search.constructive.one_device import INPUT_ORDER
 from placewright.search.run.budget import Budget
 from placewright.search.run.result import Result, fitness_in
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
+
+#: With so many times the memory, and without limits, placements and orders are found that reruns may make fit.
+_ROOMIER: tuple[float | None, ...] = (1.4, 2.0, None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +69,7 @@ def solve_within_limits(
         return result, None
     several, over = problem.machine.num_devices > 1, result.metrics.bytes_over_limit > 0
     hopeless = over and no_runs_fit(problem, options.host)
-    evaluations = evaluations_on_several(problem) if several else rerun_evaluations(problem)
+    evaluations = _evaluations_on_several(problem) if several else rerun_evaluations(problem)
     # Where nothing fits, for what comes near.
     again = partial(begin, Budget(evaluations=1 if hopeless else evaluations, seconds=budget.seconds))
     # A method that has only the captured order to offer keeps it.
@@ -83,16 +82,50 @@ def solve_within_limits(
         return result, found or Rematerialized(problem=problem, result=searched, reruns=())
     if not several:
         return result, rematerialize(problem, again(), options.keep, options.host, orders) if over else None
-    part = replace(budget, seconds=None if budget.seconds is None else budget.seconds / len(ROOMIER))
+    part = replace(budget, seconds=None if budget.seconds is None else budget.seconds / len(_ROOMIER))
 
     @cache
     def with_room(factor: float | None) -> Result:
-        return solve(roomier(problem, factor), begin(part, on_progress=None))
+        return solve(_with_room(problem, factor), begin(part, on_progress=None))
 
-    if not over and not limits_cost_time(problem, result, partial(with_room, None)):
+    if not over and not _limits_cost_time(problem, result, partial(with_room, None)):
         return result, None
-    factors = () if no_runs_fit(problem, options.host) else ROOMIER
+    factors = () if no_runs_fit(problem, options.host) else _ROOMIER
     solutions = [result.solution, *(with_room(factor).solution for factor in factors)]
     found = rematerialize_on_several(problem, again(), solutions, options.keep, options.host)
     fitness = fitness_in(problem)
     return result, found if over or fitness(found.result) < fitness(result) else None
+
+
+def _limits_cost_time(problem: Problem, result: Result, without_limits: Callable[[], Result]) -> bool:
+    """Whether a plan that the limits rule out takes a shorter step than a result within them: what is held there may
+    be made again for less than what the limits cost. Such a plan is one of the baselines; a method that has none is
+    asked what it finds without limits, where these can rule out anything."""
+    if problem.objective != "step-time":
+        return False
+    if not result.baselines and _limits_may_bind(problem):
+        return without_limits().metrics.step_time_ns < result.metrics.step_time_ns
+    return any(
+        each.metrics.bytes_over_limit and each.metrics.step_time_ns < result.metrics.step_time_ns
+        for each in result.baselines
+    )
+
+
+def _limits_may_bind(problem: Problem) -> bool:
+    """Whether all that a step ever holds, at once, is more than some limit."""
+    lowered = problem.lowered
+    tensors = np.maximum(lowered.allocated_bytes, lowered.copy_bytes).sum()
+    most = int(tensors + lowered.resident_bytes.sum() + lowered.workspace_bytes.max())
+    return any(limit is not None and limit < most for limit in problem.memory_limits_bytes)
+
+
+def _with_room(problem: Problem, factor: float | None) -> Problem:
+    """The problem with so many times the memory, without limits for None, which ops that run again may give: its
+    solutions are worth trying."""
+    limits = (None if limit is None or factor is None else int(factor * limit) for limit in problem.memory_limits_bytes)
+    return replace(problem, memory_limits_bytes=tuple(limits))
+
+
+def _evaluations_on_several(problem: Problem) -> int:
+    """About what two seconds for each device last for."""
+    return 2 * problem.machine.num_devices * rerun_evaluations(problem)
