@@ -8,19 +8,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from placewright.api.arguments import constraints
+from placewright.api.beside_one_device import beside_first_device
 from placewright.api.functions import plan as make_plan
 from placewright.api.memory_limits import memory_limits
+from placewright.api.planned_graphs import GraphPlanner, PlannedGraph
+from placewright.api.profiles import mode_name
 from placewright.api.questions import Plan
 from placewright.costs.measured import write_measured
 from placewright.execution.comparison import CalibrationRound
+from placewright.execution.pytorch.machine import cores_by_device
 from placewright.execution.pytorch.profile import as_passes, unchanged
 from placewright.execution.pytorch.run_times import machine_of_run, op_times_of_run
 from placewright.execution.pytorch.step import TorchStep
+from placewright.execution.workers import Workers
 from placewright.graph import Graph
 from placewright.machine import Machine
 from placewright.plans.retimed import retimed
@@ -30,6 +36,29 @@ from placewright.problem import make_problem
 ROUNDS = 2
 #: Planned and measured agree when they differ by no more than this share.
 AGREEMENT = 0.03
+
+
+def calibrate_graph(graph: PlannedGraph, values: Sequence[Any], planner: GraphPlanner, steps: int) -> None:
+    """Gives a graph the best of its calibrated plans, compared with its first device, and what each round measured.
+
+    values: of the graph's placeholders. steps: how many each plan is run.
+    """
+    devices, program = planner.devices, graph.program
+    parameters, tensors = program.split(values)
+    workers = Workers(cores_by_device(devices.machine)[:1])
+    with planner.kept_times() as folder:
+        name = mode_name(program.graph)
+        try:
+            for_one = partial(TorchStep, program, workers=workers, places=devices.places[:1])
+            one = Calibration(graph.graph, for_one, parameters, tensors, folder / f"{name}-alone-run", {}, steps)
+            graph.alone = one.retimed(one.run(graph.alone))
+        finally:
+            workers.close()
+        for_all = partial(TorchStep, program, workers=devices.workers, places=devices.places)
+        files = folder / f"{name}-run"
+        every = Calibration(graph.graph, for_all, parameters, tensors, files, planner.options_beside(), steps)
+        plan, graph.rounds = every.best(graph.plan)
+    planner.run_by(graph, Plan.of(beside_first_device(plan, graph.alone)))
 
 
 @dataclass(frozen=True, kw_only=True)

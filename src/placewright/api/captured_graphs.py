@@ -5,9 +5,7 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
-import operator
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -18,12 +16,11 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd import descriptors
 from torch._guards import TracingContext
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import _disable_current_modes
 
 from placewright.api.functions import plan as make_plan
-from placewright.api.planned_graphs import MAX_PLANS, GraphPlanner, PlannedGraph
+from placewright.api.graphs_alone import PlannedAlone, before_run, check_given, computes, is_open, unplanned
+from placewright.api.planned_graphs import GraphPlanner, PlannedGraph
 from placewright.api.splits import is_split, split_within, with_split
 from placewright.execution.pytorch.joint import (
     JointGraph,
@@ -34,17 +31,15 @@ from placewright.execution.pytorch.joint import (
 )
 from placewright.execution.pytorch.miscaptured import check_captured, return_unread_draws
 from placewright.execution.pytorch.parts import Part, boxed, runs_of, without_backward
-from placewright.execution.pytorch.profile import unchanged
-from placewright.execution.pytorch.program import program_of_graph
+from placewright.execution.pytorch.program import TorchProgram, program_of_graph
 from placewright.execution.pytorch.recomputation import keep_masks, partition
 from placewright.execution.pytorch.rematerialized import rewritten_program
 from placewright.execution.pytorch.stricter_guards import add_stricter_guards, has_effects_outside
 from placewright.graph import Graph
 from placewright.importers.torch.kernels import kernels_kept
-from placewright.importers.torch.ops import describe
 from placewright.importers.torch.recurrent import RECURRENT, split_layers
 from placewright.plans.record import Plan
-from placewright.rematerialization.reruns import rewritten
+from placewright.rematerialization.reruns import Rerun, rewritten
 from placewright.support.errors import InputError
 
 #: Shares of the room for which splits are chosen, until one fits with what its kernels take for themselves.
@@ -160,13 +155,13 @@ class _Captured:
                 static_lifetime_input_indices=static_lifetime_input_indices,
                 **others,
             )
-            if not _is_open(module) and _computes(module):
+            if not is_open(module) and computes(module):
                 with _disable_current_modes(), torch.no_grad():
                     parts = self._parted(module, parts, num_fwd_outputs, static)
             return parts
 
         may_split = self._planner.wishes.split and self._planner.limit is not None
-        if may_split and not _is_open(joint) and _computes(joint):
+        if may_split and not is_open(joint) and computes(joint):
             parts = self._in_parts(joint, num_fwd_outputs, static, whole_or_in_parts)
         else:
             parts = whole_or_in_parts(joint)
@@ -244,42 +239,12 @@ class _Captured:
         num_outputs: int,
         static: Sequence[int],
     ) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
-        planner = self._planner
         placeholders = joint.graph.find_nodes(op="placeholder")
         values = [_value_of(node, self._examples) for node in placeholders]
         self._note(placeholders, values, static)
-        one = planner.devices.machine.num_devices == 1
-        sums = one and not planner.wishes.inductor
-        resident = [node.name in self._resident for node in placeholders]
-        read = JointGraph(
-            joint,
-            num_outputs,
-            parts[0],
-            name=planner.name,
-            resident=resident,
-            labels=self._labels,
-            as_run=True,
-            sums_in_place=sums,
-        )
-        program = program_of_graph(
-            read.module,
-            planner.name,
-            resident,
-            [node.name in self._static for node in placeholders],
-            labels=self._labels,
-            sums_in_place=sums,
-        )
-        if planner.wishes.given is not None:
-            _check_given(planner.wishes.given, read.graph)
+        read, program = self._read(joint, parts[0], num_outputs)
         theirs = () if is_split(joint.graph) else read.run_again_in(parts[1])
-        mode = {"mode": "training"}
-        read.graph = replace(read.graph, metadata={**read.graph.metadata, **mode})
-        program = replace(program, graph=replace(program.graph, metadata={**program.graph.metadata, **mode}))
-        with planner.running_once(read.once):
-            again = rewritten_program(program, theirs)
-            planned = planner.planned(again, rewritten(read.graph, theirs).graph, values, joint=True)
-            if planned.plan.reruns and theirs:
-                planned = planner.planned(program, read.graph, values, joint=True)
+        planned = self._plan(read, program, theirs, values)
         planned.plan = with_split(planned.plan, joint)
         planned.likes = [(node.name, node.meta["val"]) for node in placeholders]
         planned.is_whole = self._is_whole
@@ -289,8 +254,51 @@ class _Captured:
             read.mark(*parts)
         planned.saved_bytes = self._saved_bytes(parts[0], num_outputs)
         self._planned = planned
-        planner.graphs.append(planned)
+        self._planner.graphs.append(planned)
         return parts
+
+    def _read(
+        self, joint: torch.fx.GraphModule, forward: torch.fx.GraphModule, num_outputs: int
+    ) -> tuple[JointGraph, TorchProgram]:
+        """The joint graph of forward and backward, to be planned and to be measured.
+
+        Raises InputError where it is not the graph of the plan that was given.
+        """
+        planner = self._planner
+        sums = planner.devices.machine.num_devices == 1 and not planner.wishes.inductor
+        resident, static = self._stays(joint)
+        read = JointGraph(
+            joint,
+            num_outputs,
+            forward,
+            name=planner.name,
+            resident=resident,
+            labels=self._labels,
+            as_run=True,
+            sums_in_place=sums,
+        )
+        program = program_of_graph(read.module, planner.name, resident, static, labels=self._labels, sums_in_place=sums)
+        if planner.wishes.given is not None:
+            check_given(planner.wishes.given, read.graph)
+        read.graph = _of_training(read.graph)
+        return read, replace(program, graph=_of_training(program.graph))
+
+    def _plan(
+        self, read: JointGraph, program: TorchProgram, theirs: Sequence[Rerun], values: Sequence[Any]
+    ) -> PlannedGraph:
+        """A plan with what PyTorch's own partition runs again; without it, where the plan runs ops again itself."""
+        planner = self._planner
+        with planner.running_once(read.once):
+            again = rewritten_program(program, theirs)
+            planned = planner.planned(again, rewritten(read.graph, theirs).graph, values, joint=True)
+            if planned.plan.reruns and theirs:
+                planned = planner.planned(program, read.graph, values, joint=True)
+        return planned
+
+    def _stays(self, graph: torch.fx.GraphModule) -> tuple[list[bool], list[bool]]:
+        """Whether each placeholder lies on the device, and whether it is the same from call to call."""
+        names = [node.name for node in graph.graph.find_nodes(op="placeholder")]
+        return [name in self._resident for name in names], [name in self._static for name in names]
 
     def _saved_bytes(self, forward: torch.fx.GraphModule, num_outputs: int) -> int:
         """What forward returns behind its results, other than these and what is there from call to call."""
@@ -342,22 +350,16 @@ class _Captured:
         planned, planner = self._planned, self._planner
         if planned is None:
             return self._alone(graph, first=first)
-        if not _computes(graph):
-            return _unplanned(graph)
-        placeholders = graph.graph.find_nodes(op="placeholder")
-        program = program_of_graph(
-            graph,
-            planner.name,
-            [node.name in self._resident for node in placeholders],
-            [node.name in self._static for node in placeholders],
-            labels=self._labels,
-            sums_in_place=planner.devices.machine.num_devices == 1 and not planner.wishes.inductor,
-        )
+        if not computes(graph):
+            return unplanned(graph)
+        sums = planner.devices.machine.num_devices == 1 and not planner.wishes.inductor
+        resident, static = self._stays(graph)
+        program = program_of_graph(graph, planner.name, resident, static, labels=self._labels, sums_in_place=sums)
         part = Part(graph, program, runs_of(graph))
         if first:
             part.kept = self._kept
         planned.parts.append(part)
-        part.before = partial(_before_run, planner, planned, part, first)
+        part.before = partial(before_run, planner, planned, part, first)
         with _disable_current_modes(), torch.no_grad():
             planner.run_by(planned, planned.plan)
         return boxed(part)
@@ -373,130 +375,8 @@ class _Captured:
         return boxed(PlannedAlone(self._planner, graph, examples, is_whole=self._is_whole, static=static))
 
 
-class PlannedAlone:
-    """A graph without a backward part, or one of open sizes: planned when it is called with sizes that are new.
-
-    names: of tensors that are known by identity. static: places of arguments that stay from call to call.
-    """
-
-    def __init__(
-        self,
-        planner: GraphPlanner,
-        graph: torch.fx.GraphModule,
-        names: Mapping[int, str],
-        *,
-        is_whole: bool,
-        static: frozenset[int] = frozenset(),
-    ) -> None:
-        self._planner = planner
-        self._is_whole = is_whole
-        self._static = static
-        self._graph = graph
-        self._is_open = _is_open(graph)
-        self._names = names
-        self._parts: dict[Any, Callable[[list[Any]], list[Any]]] = {}
-        self._lock = threading.Lock()
-
-    def __call__(self, arguments: list[Any]) -> list[Any]:
-        """Runs the graph."""
-        # PyTorch guards what stays from call to call.
-        varying = [given for place, given in enumerate(arguments) if place not in self._static]
-        if any(isinstance(given, torch.SymInt) for given in varying):
-            raise InputError("a nested tensor has rows of several sizes, and a plan is for one size of each tensor")
-        key = tuple(
-            (given.shape, given.stride()) if isinstance(given, torch.Tensor) else given for given in varying
-        )  # fmt: skip
-        with self._lock:
-            if key not in self._parts:
-                self._parts[key] = self._made(arguments)
-                while len(self._parts) > MAX_PLANS:
-                    del self._parts[next(iter(self._parts))]
-            part = self._parts[key]
-        return part(arguments)
-
-    def _made(self, arguments: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
-        planner = self._planner
-        graph = _closed(self._graph, arguments) if self._is_open or not _fits(self._graph, arguments) else self._graph
-        if not _computes(graph):
-            return _unplanned(graph)
-        placeholders = graph.graph.find_nodes(op="placeholder")
-        is_static = [
-            isinstance(given, torch.nn.Parameter) or (place in self._static and isinstance(given, torch.Tensor))
-            for place, given in enumerate(arguments)
-        ]
-        driver = planner.devices.places[0].driver
-        one = planner.devices.machine.num_devices == 1
-        resident = [
-            static or (isinstance(given, torch.Tensor) and one and (driver is None or driver.holds(given)))
-            for static, given in zip(is_static, arguments, strict=True)
-        ]
-        named = planner.names() or self._names
-        labels = {
-            node.name: named[id(given)]
-            for node, given in zip(placeholders, arguments, strict=True)
-            if id(given) in named
-        }
-        program = program_of_graph(
-            graph,
-            planner.name,
-            resident,
-            is_static,
-            labels=labels,
-            sums_in_place=one and not planner.wishes.inductor,
-        )
-        values = [given for given in arguments if isinstance(given, torch.Tensor)]
-        if planner.wishes.given is not None:
-            _check_given(planner.wishes.given, program.graph)
-        planned = planner.planned(program, program.graph, values, joint=False)
-        planned.is_whole = self._is_whole
-        given = planner.wishes.given
-        by_name = given is not None and not (given.reruns or given.moves)
-        part = Part(graph, program, runs_of(graph) if by_name else None)
-        planned.likes = [(name, None) for name in part.names]
-        planned.parts.append(part)
-        planner.run_by(planned, planned.plan)
-        part.before = partial(_before_run, planner, planned, part, True)
-        planner.graphs.append(planned)
-        return part
-
-
-def _computes(module: torch.fx.GraphModule) -> bool:
-    """Whether a graph has a call that is more than a view."""
-    calls = (node for node in module.graph.nodes if node.op == "call_function" and node.target is not operator.getitem)
-    return any(describe(node)[0] != "view" for node in calls)
-
-
-def _unplanned(graph: torch.fx.GraphModule) -> Callable[[list[Any]], list[Any]]:
-    """What runs a graph in which there is nothing to plan, but views at most."""
-
-    def run(arguments: list[Any]) -> list[Any]:
-        with torch.no_grad():
-            return list(graph(*arguments))
-
-    return boxed(run)
-
-
-def _before_run(planner: GraphPlanner, graph: PlannedGraph, part: Part, first: bool, given: list[Any]) -> None:
-    """Tells the planner that a graph runs.
-
-    Before the first run of a part Inductor compiles what it may, or the step is recorded.
-    """
-    if first:
-        planner.begins(graph, part, given)
-    if part.is_new:
-        part.is_new = False
-        if not part.fits(given):
-            # An op of the user's own returned in forward what its author told PyTorch otherwise.
-            part.instead = PlannedAlone(planner, part.module, {}, is_whole=graph.is_whole)
-            return
-        assert part.step is not None
-        parameters, tensors = part.program.split(given)
-        changed = part.step.overwritten(parameters, tensors)
-        with _disable_current_modes(), torch.no_grad(), unchanged(changed, places=part.step.places):
-            if planner.wishes.inductor:
-                part.step.compile_regions(parameters, tensors)
-            if planner.devices.is_recorded:
-                part.step.record(parameters, tensors)
+def _of_training(graph: Graph) -> Graph:
+    return replace(graph, metadata={**graph.metadata, "mode": "training"})
 
 
 def _value_of(node: Any, examples: Sequence[Any]) -> Any:
@@ -508,43 +388,3 @@ def _value_of(node: Any, examples: Sequence[Any]) -> Any:
             return value
     blank = torch.empty_strided(tuple(like.shape), tuple(like.stride()), dtype=like.dtype, device=like.device)
     return blank.fill_(1) if is_tangent(node) else blank.zero_()
-
-
-def _check_given(plan: Plan, graph: Graph) -> None:
-    """Raises InputError where a plan has other ops than the graph that is to run, but for updates and an optimizer."""
-    ours = {op.name for op in graph.ops if op.kind not in ("view", "input")}
-    moved = tuple(move.tensor for move in plan.moves)
-    planned = (op for op in plan.ops if op.kind not in ("input", "optimizer") and not op.name.startswith(moved))
-    theirs = {op.name.split("@")[0] for op in planned}
-    others = sorted(ours - theirs) or sorted(
-        name for name in theirs - ours if not name.startswith(("copy:", "tangents"))
-    )
-    if others:
-        raise InputError(
-            f"the plan of '{plan.graph_name}' is for another module or other arguments: only one of both has an op "
-            f"'{others[0]}'"
-        )
-
-
-def _is_open(graph: Any) -> bool:
-    return any(not isinstance(node.meta["val"], torch.Tensor) for node in graph.graph.find_nodes(op="placeholder"))
-
-
-def _fits(graph: Any, arguments: Sequence[Any]) -> bool:
-    """Whether a graph was traced for arguments of these shapes.
-
-    An op of the user's own may have returned what its author told PyTorch otherwise.
-    """
-    placeholders = graph.graph.find_nodes(op="placeholder")
-    return all(
-        (node.meta["val"].shape, node.meta["val"].dtype) == (given.shape, given.dtype)
-        for node, given in zip(placeholders, arguments, strict=True)
-        if isinstance(given, torch.Tensor) and isinstance(node.meta["val"], torch.Tensor)
-    )
-
-
-def _closed(graph: Any, inputs: Sequence[Any]) -> Any:
-    """The graph as it is for inputs of these sizes."""
-    with kernels_kept(), FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
-        fake = [mode.from_tensor(given) if isinstance(given, torch.Tensor) else given for given in inputs]
-        return make_fx(graph, tracing_mode="real")(*fake)

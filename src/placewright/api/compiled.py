@@ -20,13 +20,11 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils import _pytree as pytree
 
-from placewright.api.beside_one_device import beside_first_device
-from placewright.api.calibration import Calibration
+from placewright.api.calibration import calibrate_graph
 from placewright.api.local_devices import Devices
 from placewright.api.measured_placements import check_solver
 from placewright.api.module_capture import Call, ModuleCapture
 from placewright.api.planned_graphs import PlannedGraph, PreparedError, Wishes
-from placewright.api.profiles import mode_name
 from placewright.api.questions import Answer, Plan, answer
 from placewright.api.self_check import SelfCheck
 from placewright.execution.comparison import RunComparison
@@ -277,22 +275,7 @@ class Compiled:
         graph, values = self.captured("calibrate", args, kwargs)
         if graph.plan.reruns:
             raise InputError("calibrate plans with the times of ops in a run, which ops that run again have several of")
-        program, planner = graph.program, self._variant(args, kwargs).planner
-        parameters, tensors = program.split(values)
-        workers = Workers(cores_by_device(devices.machine)[:1])
-        with planner.kept_times() as folder:
-            name = mode_name(program.graph)
-            try:
-                for_one = partial(TorchStep, program, workers=workers, places=devices.places[:1])
-                one = Calibration(graph.graph, for_one, parameters, tensors, folder / f"{name}-alone-run", {}, steps)
-                graph.alone = one.retimed(one.run(graph.alone))
-            finally:
-                workers.close()
-            for_all = partial(TorchStep, program, workers=devices.workers, places=devices.places)
-            files = folder / f"{name}-run"
-            every = Calibration(graph.graph, for_all, parameters, tensors, files, planner.options_beside(), steps)
-            plan, graph.rounds = every.best(graph.plan)
-        planner.run_by(graph, Plan.of(beside_first_device(plan, graph.alone)))
+        calibrate_graph(graph, values, self._variant(args, kwargs).planner, steps)
         self.plans, self._peaks = (graph.plan,), (graph.plan.peak_bytes[0] + graph.beside,)
         return graph.rounds
 

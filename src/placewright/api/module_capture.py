@@ -44,10 +44,21 @@ from placewright.importers.torch.autocast import without_autocast
 from placewright.importers.torch.results import check_loss, default_loss
 from placewright.support.errors import InputError
 
-#: What PyTorch says of a second derivative.
-_TWICE = "does not currently support double backward"
-#: What it says of a gradient with respect to a tensor that is made in the same graph as what depends on it.
-_UNREACHED = "appears to not have been used in the graph"
+#: What PyTorch says of some modules, and what it comes from.
+_REASONS = {
+    "does not currently support double backward": (
+        "{model} takes a gradient of a gradient, which no graph that PyTorch compiles has; leave the part that does so "
+        "out of what is planned, by torch.compiler.disable"
+    ),
+    "appears to not have been used in the graph": (
+        "{model} takes a gradient in its forward, of a tensor that PyTorch compiles together with what depends on it; "
+        "leave that part out of what is planned, by torch.compiler.disable"
+    ),
+    "found no compiled frames": (
+        "PyTorch compiles nothing inside of a TorchDispatchMode, such as a counter of FLOPs; call the module itself "
+        "there"
+    ),
+}
 #: What is returned where nothing has run.
 _NOTHING = object()
 #: How often PyTorch may capture a module anew, for other shapes or for other values that its Python reads.
@@ -148,25 +159,9 @@ class ModuleCapture:
                 'from call to call; torch.compile(model, backend="placewright", ...) runs such a module'
             ) from error
         except RuntimeError as error:
-            if _TWICE in str(error):
-                raise InputError(
-                    f"{type(call.model).__name__} takes a gradient of a gradient, which no graph that PyTorch compiles "
-                    "has; leave the part that does so out of what is planned, by torch.compiler.disable"
-                ) from error
-            if _UNREACHED in str(error):
-                raise InputError(
-                    f"{type(call.model).__name__} takes a gradient in its forward, of a tensor that PyTorch compiles "
-                    "together with what depends on it; leave that part out of what is planned, by "
-                    "torch.compiler.disable"
-                ) from error
-            if "found no compiled frames" in str(error):
-                raise InputError(
-                    "PyTorch compiles nothing inside of a TorchDispatchMode, such as a counter of FLOPs; call the "
-                    "module itself there"
-                ) from error
-            if not isinstance(error, (BackendCompilerFailed, InternalTorchDynamoError, TorchRuntimeError, Unsupported)):
+            if (reason := _why_not(error, type(call.model).__name__)) is None:
                 raise
-            raise InputError(f"PyTorch cannot capture {type(call.model).__name__}: {_why(error)}") from error
+            raise InputError(reason) from error
         finally:
             now.call = None
 
@@ -263,6 +258,16 @@ def _names(known: weakref.ref[nn.Module], now: threading.local) -> dict[int, str
         names.setdefault(id(leaf), name)
     held = (*model.named_parameters(), *model.named_buffers())
     return {**names, **{id(tensor): name for name, tensor in held}}
+
+
+def _why_not(error: RuntimeError, model: str) -> str | None:
+    """Why PyTorch does not capture a module; None for an error of the module's own."""
+    for said, reason in _REASONS.items():
+        if said in str(error):
+            return reason.format(model=model)
+    if isinstance(error, (BackendCompilerFailed, InternalTorchDynamoError, TorchRuntimeError, Unsupported)):
+        return f"PyTorch cannot capture {model}: {_why(error)}"
+    return None
 
 
 def _why(error: Any) -> str:

@@ -235,16 +235,16 @@ class GraphPlanner:
             # The plan of one device knows no other kind than the first.
             of_first = of_first_device(times.alone, devices.machine, folder)
             alone = make_plan(program.graph, first_device(devices.machine), measured=of_first, solver="input-order")
-            found = self.wishes.given or plan_beside_one_device(graph, devices.machine, times, options)
-            if self.wishes.given is None and found.status == "infeasible" and options.get("memory_limit") is not None:
-                way_out = "; split=True may run ops in parts" if joint and self._may_split else ""
-                raise InputError(f"{shortage_words(found)}{self._beside_words(others)}{way_out}")
-            plan = Plan.of(found)
-            if self.wishes.given is None and self.limit is not None:
-                step = partial(TorchStep, program, workers=devices.workers, places=devices.places)
-                plan = within_allocated(
-                    graph, plan, times.shared, devices, options, lambda of: step(of).peak_bytes(parameters, tensors)
-                )
+            if self.wishes.given is not None:
+                plan = Plan.of(self.wishes.given)
+            else:
+                plan = plan_beside_one_device(graph, devices.machine, times, options)
+                self._check_fits(plan, options, others, joint=joint)
+                if self.limit is not None:
+                    step = partial(TorchStep, program, workers=devices.workers, places=devices.places)
+                    plan = within_allocated(
+                        graph, plan, times.shared, devices, options, lambda of: step(of).peak_bytes(parameters, tensors)
+                    )
             measured_graph = with_workspaces(program.graph, times.shared)
         _LOGGER.info("%s", _planned_words(plan))
         return PlannedGraph(
@@ -257,6 +257,12 @@ class GraphPlanner:
             beside=sum(others),
             read=frozenset(map(id, values)),
         )
+
+    def _check_fits(self, plan: Plan, options: Mapping[str, Any], others: _OfOthers, *, joint: bool) -> None:
+        """Raises InputError for a plan that is over a limit that was asked for."""
+        if plan.status == "infeasible" and options.get("memory_limit") is not None:
+            way_out = "; split=True may run ops in parts" if joint and self._may_split else ""
+            raise InputError(f"{shortage_words(plan)}{self._beside_words(others)}{way_out}")
 
     def _others_now(self, values: Sequence[Any]) -> _OfOthers:
         return self._of_others(values) if self.limit is not None else _OfOthers(0, 0, 0)
