@@ -523,3 +523,17 @@ def test_the_least_memory_of_the_chain_costs_a_tenth() -> None:
 def test_a_price_that_cannot_be_is_refused(options: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=re.escape(says)):
         placewright.plan(chain(), "h100", **options)
+
+
+def test_twice_the_default_of_evaluations_doubles_those_of_the_search_for_reruns() -> None:
+    # The default of input-order is 5,000, and the search for what runs again has some 2,000 at the most.
+    graph = training_step(3, 12)
+    within = int(placewright.plan(graph, ONE_DEVICE, solver="input-order").peak_bytes[0] * 0.6)
+
+    def spent(evaluations: int | None) -> int:
+        limited = {"memory_limit": [within], "solver": "input-order", "evaluations": evaluations}
+        return placewright.plan(graph, ONE_DEVICE, **limited).evaluations  # type: ignore[arg-type]
+
+    usual = spent(None)
+    assert spent(10) == spent(5_000) == usual
+    assert spent(10_000) > 1.8 * usual

@@ -102,6 +102,7 @@ def plan(
         A method that `placewright solvers` lists, or a registered one.
     evaluations
         Budget: the most solutions that are evaluated. By default about a second's worth, unless there is a time limit.
+        The search for what runs again has a budget of its own, as long; twice the default here doubles it.
     time_limit
         Budget in seconds, or text like "1s". Only without one is the plan reproducible.
     seed
@@ -163,9 +164,11 @@ def plan(
         constraints=constraints(pins, forbids, colocate),
         measured=times,
     )
+    usual = default_evaluations(solver, problem, guide)
     if evaluations is None and limits.seconds is None:
-        limits = replace(limits, evaluations=default_evaluations(solver, problem, guide))
-    reruns = RerunOptions.of(problem, keep, host, share("max_slowdown", max_slowdown))
+        limits = replace(limits, evaluations=usual)
+    effort = 1.0 if evaluations is None else limits.evaluations / usual
+    reruns = RerunOptions.of(problem, keep, host, share("max_slowdown", max_slowdown), effort)
     begin = partial(SearchRun, seed=seed, threads=cores, on_progress=on_progress, interrupted=interrupted)
     result, again = solve_within_limits(problem, partial(solve, method), begin, limits, reruns)
     within = within_one_device(problem, seed, limits.seconds, keep, interrupted)

@@ -28,17 +28,24 @@ class RerunOptions:
     """What may be done again or moved. keep: as `kept` takes it, which says what it raises.
 
     host: where tensors may be moved to; None where none may. max_slowdown: the price of less memory, as a share.
-    is_possible: whether anything may run again or be moved.
+    effort: how many times as many evaluations as usual, 1 or more. is_possible: whether anything may run again or be
+    moved.
     """
 
     keep: Sequence[str]
     host: HostMemory | None
     max_slowdown: float | None
+    effort: float
     is_possible: bool
 
     @classmethod
     def of(
-        cls, problem: Problem, keep: Sequence[str], host: HostMemory | None, max_slowdown: float | None
+        cls,
+        problem: Problem,
+        keep: Sequence[str],
+        host: HostMemory | None,
+        max_slowdown: float | None,
+        effort: float = 1.0,
     ) -> RerunOptions:
         """For a problem. Raises InputError for a price where it is none."""
         if max_slowdown is not None and problem.objective != "peak-memory":
@@ -49,7 +56,7 @@ class RerunOptions:
             raise InputError(
                 "max_slowdown is for ops that run again, which they do on one device where not all are kept"
             )
-        return cls(keep=keep, host=host, max_slowdown=max_slowdown, is_possible=is_possible)
+        return cls(keep=keep, host=host, max_slowdown=max_slowdown, effort=max(1.0, effort), is_possible=is_possible)
 
 
 def solve_within_limits(
@@ -69,7 +76,7 @@ def solve_within_limits(
         return result, None
     several, over = problem.machine.num_devices > 1, result.metrics.bytes_over_limit > 0
     hopeless = over and no_runs_fit(problem, options.host)
-    evaluations = _evaluations_on_several(problem) if several else rerun_evaluations(problem)
+    evaluations = int(options.effort * (_evaluations_on_several(problem) if several else rerun_evaluations(problem)))
     # Where nothing fits, for what comes near.
     again = partial(begin, Budget(evaluations=1 if hopeless else evaluations, seconds=budget.seconds))
     # A method that has only the captured order to offer keeps it.
