@@ -16,12 +16,12 @@ from placewright.analysis.alternatives import (
     floor_words,
 )
 from placewright.api import setup_search
-from placewright.api.functions import as_machine
 from placewright.api.pass_captures import PassCaptures
 from placewright.api.training_setups import CONTEXT_BYTES
 from placewright.execution.pytorch.memory import allocated_peak
 from placewright.importers.forward_backward import training_step
 from placewright.lab.datasets.zoo.libraries import import_torchvision
+from placewright.machines.specification import as_machine
 from placewright.problem import make_problem
 from placewright.rematerialization.solve import in_order
 from placewright.search.run.result import measure

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import placewright
-from placewright.api.functions import as_machine
 from placewright.graph import Graph, Op, Tensor
 from placewright.importers.forward_backward import ForwardBackward, held_at_peak, last_pass, states_of, training_step
+from placewright.machines.specification import as_machine
 from placewright.problem import make_problem
 from placewright.problem.objective import Metrics
 from placewright.rematerialization.solve import in_order

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placewright.api.functions import as_machine
 from placewright.machine import Link
 from placewright.machines import load_machine
 from placewright.machines.presets import find_link, find_preset
+from placewright.machines.specification import as_machine
 from placewright.support.errors import InputError
 
 

@@ -18,13 +18,13 @@ from training_steps import ONE_DEVICE, limited, training_step
 
 import placewright
 from placewright.analysis.outcome import gain_words
-from placewright.api.memory_limits import host_and_limits
 from placewright.bounds import Bound, least_limit, moved_time
 from placewright.execution.steps import Fetch, Leave, Left, Release, Run, steps_of
 from placewright.graph import HOST_TARGET, LEAVE_TARGET, Graph, Op, Tensor
 from placewright.machine import Link
 from placewright.machines import load_machine
 from placewright.machines.host import HostMemory, parted, usual_host, with_host
+from placewright.machines.limits import host_and_limits
 from placewright.machines.presets import find_link
 from placewright.methods.table import make_method
 from placewright.plans.assemble import assemble_plan

@@ -11,10 +11,10 @@ from typing import Any
 
 from placewright.api.functions import plan as make_plan
 from placewright.api.local_devices import Devices
-from placewright.api.memory_limits import host_and_limits
 from placewright.api.questions import Plan
 from placewright.execution.pytorch.profile import unchanged
 from placewright.graph import Graph
+from placewright.machines.limits import host_and_limits
 
 #: How often it is planned anew for a GPU whose allocator takes more than the plan, and the most that this may be as a
 #: share of the limit.

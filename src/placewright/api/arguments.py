@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
-from numbers import Number, Real
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 from placewright.problem.constraints import Constraints
 from placewright.search.run.budget import UNLIMITED, Budget
-from placewright.support.errors import InputError, shown
-from placewright.support.quantities import QUANTITY_LIMIT, parse_bytes, parse_duration_ns
-
-
-def whole_number(name: str, value: Any, low: int, high: int) -> int:
-    """`value` as an int. Raises InputError, naming the argument, unless it is a whole number from low to high."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = low - 1
-    if isinstance(value, bool) or not low <= number <= high:
-        raise InputError(f"{name} is {value!r}; it must be a whole number from {low} to {high}")
-    return number
-
-
-def bytes_or_none(name: str, value: Any) -> int | None:
-    """Bytes from an int or a size like "10GiB"."""
-    if value is None:
-        return None
-    if not isinstance(value, str | Number):
-        raise InputError(f"{name} is {shown(repr(value))}; it must be a number of bytes, or text like '8GiB'")
-    return whole_number(name, parse_bytes(value) if isinstance(value, str) else value, 0, QUANTITY_LIMIT - 1)
+from placewright.support.errors import InputError
+from placewright.support.quantities import parse_duration_ns, whole_number
 
 
 def share(name: str, value: Any) -> float | None:

@@ -16,7 +16,6 @@ from typing import Any
 from placewright.api.arguments import constraints
 from placewright.api.beside_one_device import beside_first_device
 from placewright.api.functions import plan as make_plan
-from placewright.api.memory_limits import memory_limits
 from placewright.api.planned_graphs import GraphPlanner, PlannedGraph
 from placewright.api.profiles import mode_name
 from placewright.api.questions import Plan
@@ -29,6 +28,7 @@ from placewright.execution.pytorch.step import TorchStep
 from placewright.execution.workers import Workers
 from placewright.graph import Graph
 from placewright.machine import Machine
+from placewright.machines.limits import memory_limits
 from placewright.plans.retimed import retimed
 from placewright.problem import make_problem
 

@@ -6,9 +6,9 @@ import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from placewright.api.arguments import bytes_or_none
 from placewright.api.running import check_module, compile
 from placewright.support.errors import InputError, MissingExtraError, shown
+from placewright.support.quantities import bytes_or_none
 
 if TYPE_CHECKING:
     from torch import nn

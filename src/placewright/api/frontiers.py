@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from placewright.analysis.basis import basis_words
 from placewright.analysis.frontier import Frontier, FrontierPoint, Rival
-from placewright.api.arguments import globs, whole_number
-from placewright.api.functions import as_graph, as_machine
+from placewright.api.arguments import globs
+from placewright.api.functions import as_graph
 from placewright.api.pass_captures import PassCaptures, is_torch_module
 from placewright.api.questions import Answer, answer
 from placewright.bounds import least_limit
@@ -22,6 +22,7 @@ from placewright.costs import count_sources
 from placewright.costs.measured import with_workspaces
 from placewright.importers.forward_backward import training_step
 from placewright.machines.host import HostMemory, usual_host
+from placewright.machines.specification import as_machine
 from placewright.problem import Problem, make_problem
 from placewright.problem.objective import Metrics
 from placewright.rematerialization.blocks import checkpointed, merged, module_blocks
@@ -38,7 +39,7 @@ from placewright.search.run.result import measure
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError, shown
 from placewright.support.interruption import until_interrupted
-from placewright.support.quantities import counted
+from placewright.support.quantities import counted, whole_number
 
 if TYPE_CHECKING:
     from placewright.api.functions import Model

@@ -10,16 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from placewright.api.arguments import budget, constraints, globs, recorded_options, share, whole_number
-from placewright.api.memory_limits import host_and_limits
+from placewright.api.arguments import budget, constraints, globs, recorded_options, share
 from placewright.api.questions import Answer, Plan, answer
 from placewright.costs.measured import with_workspaces
 from placewright.graph import Graph
 from placewright.importers import load_graph
 from placewright.importers.python_source import captured
 from placewright.machine import Machine
-from placewright.machines import load_machine
-from placewright.machines.host import parted
+from placewright.machines.limits import host_and_limits
+from placewright.machines.specification import as_machine
 from placewright.methods.plugins import solve
 from placewright.methods.policy_file import find_policy
 from placewright.methods.table import default_evaluations, make_method
@@ -32,6 +31,7 @@ from placewright.rematerialization.within_limits import RerunOptions, solve_with
 from placewright.search.run.budget import Interrupted, OnProgress
 from placewright.search.run.search_run import MAX_THREADS, SearchRun
 from placewright.support.errors import InputError
+from placewright.support.quantities import whole_number
 
 if TYPE_CHECKING:
     import torch
@@ -272,20 +272,6 @@ def inspect(
     times = None if measured is None else Path(measured)
     found = inspect_graph(with_workspaces(graph, times), as_machine(devices), measured=times)
     return answer(found, inspect_tables(found))
-
-
-def as_machine(devices: Machine | str | Path | Sequence[str]) -> Machine:
-    """The machine of whatever `plan` accepts as devices, without the host's memory that a plan's machine may have."""
-    if isinstance(devices, Machine):
-        return parted(devices)[0]
-    if isinstance(devices, str | Path):
-        return load_machine(devices)
-    if isinstance(devices, list | tuple) and devices and all(isinstance(device, str) for device in devices):
-        return load_machine("+".join(devices))
-    raise InputError(
-        f"devices is {devices!r}; it must be a Machine, a name like '2xh100', a list of names, or the path of a "
-        "devices.toml"
-    )
 
 
 def as_graph(

@@ -27,7 +27,6 @@ from placewright.api.beside_one_device import OpTimes, plan_beside_one_device
 from placewright.api.functions import plan as make_plan
 from placewright.api.local_devices import Devices
 from placewright.api.measured_placements import Runner
-from placewright.api.memory_limits import host_and_limits
 from placewright.api.profiles import first_device, of_first_device, times_name, write_times
 from placewright.api.questions import Plan
 from placewright.api.self_check import SelfCheck
@@ -41,6 +40,7 @@ from placewright.execution.pytorch.recorded import check_recordable, the_driver
 from placewright.execution.pytorch.residents import what_stays
 from placewright.execution.pytorch.step import TorchStep, check_readable
 from placewright.graph import Graph
+from placewright.machines.limits import host_and_limits
 from placewright.plans.record import Plan as PlanRecord
 from placewright.support.errors import InputError
 from placewright.support.files import write_atomically

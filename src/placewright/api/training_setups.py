@@ -9,18 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placewright.analysis.alternatives import Alternatives, Fit, fit_words
-from placewright.api.arguments import budget, globs, whole_number
-from placewright.api.functions import as_machine
-from placewright.api.memory_limits import host_and_limits
+from placewright.api.arguments import budget, globs
 from placewright.api.pass_captures import PassCaptures
 from placewright.api.questions import Answer, answer
 from placewright.api.setup_search import SetupSearch
 from placewright.api.setup_ways import Place
 from placewright.api.step_optimizers import optimizers_to_try
 from placewright.machine import Device, Machine
+from placewright.machines.limits import host_and_limits
+from placewright.machines.specification import as_machine
 from placewright.machines.topology import only
 from placewright.search.run.budget import UNLIMITED, Interrupted, OnProgress
 from placewright.support.errors import InputError, shown
+from placewright.support.quantities import whole_number
 
 if TYPE_CHECKING:
     from torch import nn

@@ -58,11 +58,11 @@ def fit(
 ) -> int:
     """The fastest way to train in a GPU's memory, as code."""
     import placewright
-    from placewright.api.functions import as_machine
     from placewright.api.pass_captures import is_torch_module
     from placewright.cli.outputs import check_outputs
     from placewright.cli.progress import following, staged
     from placewright.importers.python_source import made_by
+    from placewright.machines.specification import as_machine
     from placewright.report.alternatives import write_alternatives_report
     from placewright.report.frontier import write_frontier_report
     from placewright.support.interruption import Interruption

@@ -7,6 +7,7 @@ are names of presets, memory is what it has instead, launch says who launches wo
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import cast, get_args
 from placewright.machine import LaunchMode, Machine
 from placewright.machines.detect import list_gpus
 from placewright.machines.devices_file import read_machine_file
+from placewright.machines.host import parted
 from placewright.machines.presets import DevicePreset, find_preset, list_presets
 from placewright.machines.topology import all_to_all, assemble, check_count, default_link, named_link, number_devices
 from placewright.support.errors import InputError, did_you_mean, shown
@@ -41,6 +43,20 @@ def load_machine(specification: str | Path) -> Machine:
     if isinstance(specification, Path) or specification.endswith((".toml", ".json")):
         return read_machine_file(Path(specification))
     return parse_specification(specification)
+
+
+def as_machine(devices: Machine | str | Path | Sequence[str]) -> Machine:
+    """The machine of whatever `plan` accepts as devices, without the host's memory that a plan's machine may have."""
+    if isinstance(devices, Machine):
+        return parted(devices)[0]
+    if isinstance(devices, str | Path):
+        return load_machine(devices)
+    if isinstance(devices, list | tuple) and devices and all(isinstance(device, str) for device in devices):
+        return load_machine("+".join(devices))
+    raise InputError(
+        f"devices is {devices!r}; it must be a Machine, a name like '2xh100', a list of names, or the path of a "
+        "devices.toml"
+    )
 
 
 def parse_specification(text: str) -> Machine:

@@ -1,13 +1,15 @@
-"""Sizes, durations and bandwidths as people write them: "80GiB", "5us", "25GB/s"; read exactly, written short; and
-other text for tables."""
+"""Sizes, durations and bandwidths as people write them: "80GiB", "5us", "25GB/s"; read exactly, written short;
+whole numbers and sizes as callers pass them; and other text for tables."""
 
 from __future__ import annotations
 
 import math
+import operator
 import re
 from decimal import ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from fractions import Fraction
-from typing import Literal
+from numbers import Number
+from typing import Any, Literal
 
 from placewright.support.errors import InputError, printable, shown
 
@@ -49,6 +51,26 @@ def parse_bytes(text: str) -> int:
     if factor is None:
         raise InputError(f"size '{text}' has the unknown unit '{unit}'; write it like 10GiB or 80GB")
     return _whole(number * factor, ROUND_FLOOR, "size", text)
+
+
+def whole_number(name: str, value: Any, low: int, high: int) -> int:
+    """`value` as an int. Raises InputError, naming the argument, unless it is a whole number from low to high."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = low - 1
+    if isinstance(value, bool) or not low <= number <= high:
+        raise InputError(f"{name} is {value!r}; it must be a whole number from {low} to {high}")
+    return number
+
+
+def bytes_or_none(name: str, value: Any) -> int | None:
+    """Bytes from an int or a size like "10GiB"."""
+    if value is None:
+        return None
+    if not isinstance(value, str | Number):
+        raise InputError(f"{name} is {shown(repr(value))}; it must be a number of bytes, or text like '8GiB'")
+    return whole_number(name, parse_bytes(value) if isinstance(value, str) else value, 0, QUANTITY_LIMIT - 1)
 
 
 def parse_duration_ns(text: str) -> int:

@@ -13,11 +13,11 @@ from stand_in_gpu import StandIns
 from torch import nn
 
 import placewright
-from placewright.api import memory_limits
 from placewright.execution import devices as host
 from placewright.execution.devices import available_cores
 from placewright.execution.pytorch import machine
 from placewright.machine import Link, Machine
+from placewright.machines import limits
 from placewright.machines.host import HostMemory
 from placewright.support.torch_threads import torch_threads
 
@@ -37,7 +37,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> StandIns:
     """A stand-in that objects to what a GPU would do wrong, beside the memory of the host over a fast link."""
     found = StandIns(1)
     found.install(monkeypatch.setattr)
-    monkeypatch.setattr(memory_limits, "usual_host", fast_host)
+    monkeypatch.setattr(limits, "usual_host", fast_host)
     return found
 
 

@@ -17,10 +17,10 @@ torch = pytest.importorskip("torch")
 fitted_module = pytest.importorskip("placewright.api.fitted_module")
 fitted_graphs = pytest.importorskip("placewright.api.fitted_graphs")
 
-from placewright.api.functions import as_machine  # noqa: E402
 from placewright.execution.pytorch import offloading  # noqa: E402
 from placewright.execution.pytorch.memory import allocated_peak  # noqa: E402
 from placewright.execution.pytorch.places import on_stream  # noqa: E402
+from placewright.machines.specification import as_machine  # noqa: E402
 
 Copies = list[Callable[[], Any]]
 

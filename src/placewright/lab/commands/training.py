@@ -55,10 +55,10 @@ def train(
     """Train a policy; needs the extra `train`."""
     import os
 
-    from placewright.api.arguments import whole_number
     from placewright.lab.commands.counting import counting
     from placewright.methods.plugins import load_plugins
     from placewright.methods.policies import family_of
+    from placewright.support.quantities import whole_number
 
     try:
         load_plugins(plugin or ())
@@ -107,7 +107,7 @@ def _configuration(
     trainings: Mapping[str, TrainingConfiguration], name: str, steps: int | None
 ) -> TrainingConfiguration:
     """With as many steps as are asked for."""
-    from placewright.api.arguments import whole_number
+    from placewright.support.quantities import whole_number
 
     if name not in trainings:
         raise InputError(f"there is no configuration '{name}'{did_you_mean(name, trainings)}")

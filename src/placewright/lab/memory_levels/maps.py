@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from placewright.api.arguments import budget, recorded_options, whole_number
+from placewright.api.arguments import budget, recorded_options
 from placewright.api.functions import as_graph
 from placewright.api.questions import Answer, Check, answer
 from placewright.graph import Graph
@@ -23,6 +23,7 @@ from placewright.plans.provenance import recorded_graph
 from placewright.search.run.budget import Interrupted, OnProgress
 from placewright.search.run.search_run import MAX_THREADS, SearchRun
 from placewright.support.errors import InputError
+from placewright.support.quantities import whole_number
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import placewright
-from placewright.api.memory_limits import memory_limits
 from placewright.graph import Graph, Op, Tensor
 from placewright.machines import load_machine
+from placewright.machines.limits import memory_limits
 from placewright.support.errors import InputError
 
 GIB = 2**30

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeGuard
 
-from placewright.api.arguments import bytes_or_none
 from placewright.machine import Machine
 from placewright.machines.host import HostMemory, usual_host, with_host
 from placewright.support.errors import InputError, did_you_mean, shown
+from placewright.support.quantities import bytes_or_none
 
 #: Which of two entries for one device counts: the one for its name, else for its kind, else for its family.
 _NAME, _KIND, _FAMILY, _REST = 3, 2, 1, 0
