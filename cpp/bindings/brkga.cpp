@@ -37,7 +37,7 @@ void bind_brkga(nb::module_& m) {
              arg("exchanged"), arg("decoder") = "paper", arg("seeds").noconvert(), arg("tables") = nb::none(),
              arg("row").noconvert() = nb::none())
         .def("evolve", &Brkga::evolve, arg("generations"), nb::call_guard<nb::gil_scoped_release>(),
-             "As many evaluations as so many turns of generation take.")
+             "The evaluations that so many turns of generation take.")
         .def_prop_ro("generation", &Brkga::generation)
         .def("best_keys",
              [](const Brkga& b) { return to_array(std::vector<Key>(b.best_keys().begin(), b.best_keys().end())); })

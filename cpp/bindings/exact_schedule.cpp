@@ -21,7 +21,7 @@ void bind_exact_schedule(nb::module_& m) {
         .def_prop_ro("is_exhausted", &ExactSchedule::is_exhausted)
         .def_prop_ro("is_proven", &ExactSchedule::is_proven);
     m.def("has_exact_schedule", &ExactSchedule::applies_to, arg("problem"),
-          "Whether ExactSchedule takes the problem: few ops on several devices, transfers that overlap, no launches.");
+          "True if ExactSchedule takes the problem: few ops on several devices, transfers that overlap, no launches.");
 }
 
 }  // namespace placewright

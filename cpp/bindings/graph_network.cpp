@@ -79,14 +79,14 @@ void bind_graph_network(nb::module_& m) {
     using nb::arg;
     nb::class_<Neighbours>(m, "Neighbours", "Copies of a graph side by side: to whom each node listens.")
         .def(nb::new_(&make_neighbours), arg("edges").noconvert(), arg("nodes"), arg("copies") = 1)
-        .def_ro("nodes", &Neighbours::nodes, "Of one copy.")
+        .def_ro("nodes", &Neighbours::nodes, "The nodes of one copy.")
         .def_ro("copies", &Neighbours::copies)
         .def(
             "lists",
             [](const Neighbours& of) {
                 return std::tuple(to_array(std::vector(of.begin)), to_array(std::vector(of.source)));
             },
-            "Where the list of each node begins, and whom it names: itself first.")
+            "The begin of each node's list, and the nodes that it names: itself first.")
         .def("attend", &attend, arg("states").noconvert(), arg("of_source").noconvert(), arg("of_target").noconvert(),
              arg("bias").noconvert(), arg("heads"),
              "States after attention, cut off at 0, flat, and how much each neighbour counts by head, flat.")

@@ -54,7 +54,7 @@ ArrayOut<int64_t, 2> to_table(std::vector<int64_t>&& values, size_t columns) {
 
 void bind_list_schedule(nb::module_& m) {
     using nb::arg;
-    nb::enum_<Outlook>(m, "Outlook", "What stands for a time while nothing is placed.")
+    nb::enum_<Outlook>(m, "Outlook", "The time that an op or transfer counts with while nothing is placed.")
         .value("mean", Outlook::mean, "The mean over all devices, or links.")
         .value("best", Outlook::best, "The least over all devices; no transfers.")
         .value("worst", Outlook::worst, "The largest over all devices, or links.")

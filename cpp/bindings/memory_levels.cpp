@@ -171,7 +171,7 @@ void bind_level_searches(nb::module_& m) {
             return to_array(memory_levels::savings(problem, as_levels(problem, start)));
         },
         arg("problem"), arg("start").noconvert(),
-        "What moving each tensor alone to each level would save, flat, whether or not it fits.");
+        "The time that moving each tensor alone to each level would save, flat, whether or not it fits.");
     m.def(
         "drawn_near",
         [](const LevelProblem& problem, ArrayIn<uint8_t> start) {

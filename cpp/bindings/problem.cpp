@@ -147,9 +147,9 @@ void bind_problem(nb::module_& m) {
         .def("simulate", &simulate_checked, nb::arg("device_of").noconvert(), nb::arg("order").noconvert(),
              "Checks, then simulates an order. Raises ValueError when the order is not valid.")
         .def("lifetimes", &lifetimes_checked, nb::arg("device_of").noconvert(), nb::arg("order").noconvert(),
-             "From when to when tensors lie in memory, a row for each: tensor, device, and the positions of the step "
-             "with "
-             "whose start it begins and of the one with whose finish it ends, -1 for what stays. First tensors where "
+             "The lifetimes of tensors in memory, a row for each: tensor, device, and the positions of the step "
+             "with whose start it begins and of the one with whose finish it ends, -1 for what stays. First tensors "
+             "where "
              "they are made, those without memory of their own left out, then copies by position of the transfer.")
         .def(
             "check_order",

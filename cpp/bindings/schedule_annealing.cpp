@@ -38,7 +38,7 @@ void bind_schedule_annealing(nb::module_& m) {
         .def("__init__", init, nb::kw_only(), arg("problem"), arg("seed"), arg("starts"), arg("first_temperature"),
              arg("last_temperature"), arg("ignores_limits") = false,
              arg("move_weights") = ScheduleAnnealingConfig{}.move_weights)
-        .def_prop_ro("work", &ScheduleAnnealing::work, "What it cost so far, counted: the same on every machine.");
+        .def_prop_ro("work", &ScheduleAnnealing::work, "The units of work done so far, the same on every machine.");
 }
 
 }  // namespace placewright

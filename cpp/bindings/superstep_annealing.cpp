@@ -13,7 +13,7 @@ void bind_superstep(nb::module_& m) {
     const auto init = [](SuperstepAnnealing* self, std::shared_ptr<Problem> problem, uint64_t seed,
                          int64_t evaluations) { new (self) SuperstepAnnealing(std::move(problem), evaluations, seed); };
     m.def("has_free_barriers", &has_free_barriers, arg("problem"),
-          "Whether transfers block and cost nothing and the step time is the objective.");
+          "True if transfers block and cost nothing and the step time is the objective.");
     bind_search<SuperstepAnnealing>(
         m, "SuperstepAnnealing",
         "Annealing over supersteps; see placewright.search.metaheuristics.superstep_annealing.")

@@ -61,7 +61,7 @@ class Problem:
 
     def lifetimes(self, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C')]:
         """
-        From when to when tensors lie in memory, a row for each: tensor, device, and the positions of the step with whose start it begins and of the one with whose finish it ends, -1 for what stays. First tensors where they are made, those without memory of their own left out, then copies by position of the transfer.
+        The lifetimes of tensors in memory, a row for each: tensor, device, and the positions of the step with whose start it begins and of the one with whose finish it ends, -1 for what stays. First tensors where they are made, those without memory of their own left out, then copies by position of the transfer.
         """
 
     def check_order(self, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C', device='cpu', writable=False)]) -> None:
@@ -129,7 +129,7 @@ def runs_balancing_memory(problem: Problem) -> Annotated[NDArray[numpy.int32], d
     """
 
 class Outlook(enum.Enum):
-    """What stands for a time while nothing is placed."""
+    """The time that an op or transfer counts with while nothing is placed."""
 
     mean = 0
     """The mean over all devices, or links."""
@@ -242,7 +242,7 @@ class Brkga:
         """The best so far: device of each op, and the whole order."""
 
     def evolve(self, generations: int) -> None:
-        """As many evaluations as so many turns of generation take."""
+        """The evaluations that so many turns of generation take."""
 
     @property
     def generation(self) -> int: ...
@@ -386,7 +386,7 @@ class ExactSchedule:
 
 def has_exact_schedule(problem: Problem) -> bool:
     """
-    Whether ExactSchedule takes the problem: few ops on several devices, transfers that overlap, no launches.
+    True if ExactSchedule takes the problem: few ops on several devices, transfers that overlap, no launches.
     """
 
 def partition(problem: Problem, imbalance: float, passes: int) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]:
@@ -420,7 +420,7 @@ class ScheduleAnnealing:
 
     @property
     def work(self) -> int:
-        """What it cost so far, counted: the same on every machine."""
+        """The units of work done so far, the same on every machine."""
 
 def coarsen(problem: Problem, max_clusters: int) -> tuple[Problem, Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
     """
@@ -449,7 +449,7 @@ def project(fine: Problem, coarse: Problem, cluster_of: Annotated[NDArray[numpy.
 
 def has_free_barriers(problem: Problem) -> bool:
     """
-    Whether transfers block and cost nothing and the step time is the objective.
+    True if transfers block and cost nothing and the step time is the objective.
     """
 
 class SuperstepAnnealing:
@@ -601,7 +601,7 @@ class LevelAnnealing:
 
 def level_savings(problem: LevelProblem, start: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
     """
-    What moving each tensor alone to each level would save, flat, whether or not it fits.
+    The time that moving each tensor alone to each level would save, flat, whether or not it fits.
     """
 
 def drawn_near(problem: LevelProblem, start: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')]:
@@ -621,13 +621,15 @@ class Neighbours:
 
     @property
     def nodes(self) -> int:
-        """Of one copy."""
+        """The nodes of one copy."""
 
     @property
     def copies(self) -> int: ...
 
     def lists(self) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
-        """Where the list of each node begins, and whom it names: itself first."""
+        """
+        The begin of each node's list, and the nodes that it names: itself first.
+        """
 
     def attend(self, states: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], of_source: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], of_target: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], bias: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], heads: int) -> tuple[Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')]]:
         """

@@ -37,12 +37,10 @@ ForkJoin::ForkJoin(const Delays& delays, const Durations& durations, int64_t bud
     : delays_(delays),
       durations_(durations),
       budget_(budget),
+      to_join_(delays),
       num_after_(delays.before.num_rows()),
       num_open_(delays.before.num_rows()),
-      seen_by_(delays.before.num_rows(), -1),
-      place_(delays.before.num_rows()),
-      to_join_(delays.before.num_rows()),
-      apart_from_join_(delays.before.num_rows()) {
+      place_(delays.before.num_rows()) {
     for (int32_t op = delays.before.num_rows() - 1; op >= 0; --op)
         for (int32_t other : delays.before[op])
             if (num_after_[size_t(other)]++ == 0) {  // op is the last that waits for it
@@ -86,38 +84,18 @@ bool ForkJoin::is_waist(size_t place) const {
     return num_open_beside_[place] <= *std::min_element(open + int64_t(first), open + int64_t(end));
 }
 
-// From the last to the first: so all that lead on from one to op are known when it is taken. Different devices cost a
-// transfer somewhere on every path between them.
 void ForkJoin::find_ancestors(int32_t op, size_t most) {
     ancestors_.clear();
     num_open_beside_.clear();
-    heap_.clear();
-    const auto reach_from = [&](int32_t of, int64_t rest, int64_t apart) {
-        budget_ -= static_cast<int64_t>(delays_.before[of].size());
-        for (int32_t i = delays_.before.begin[of]; i < delays_.before.begin[of + 1]; ++i) {
-            const auto other = size_t(delays_.before.values[i]);
-            if (seen_by_[other] != op) {
-                seen_by_[other] = op;
-                place_[other] = -1;
-                to_join_[other] = apart_from_join_[other] = 0;
-                heap_.push_back(static_cast<int32_t>(other));
-                std::ranges::push_heap(heap_);
-            }
-            to_join_[other] = std::max(to_join_[other], rest);
-            apart_from_join_[other] =
-                std::max(apart_from_join_[other], std::min({delays_.between_ns[i] + rest, apart, kNever}));
-        }
-    };
-    reach_from(op, 0, kNever);
-    while (!heap_.empty() && ancestors_.size() < most) {
-        std::ranges::pop_heap(heap_);
-        const int32_t other = heap_.back();
-        heap_.pop_back();
+    to_join_.begin(op);
+    budget_ -= static_cast<int64_t>(delays_.before[op].size());
+    while (!to_join_.is_over() && ancestors_.size() < most) {
+        const int32_t other = to_join_.take();
         place_[size_t(other)] = static_cast<int32_t>(ancestors_.size());
         ancestors_.push_back(other);
-        num_open_beside_.push_back(heap_.size());
-        const int64_t time = durations_.time_ns[size_t(other)];
-        reach_from(other, time + to_join_[size_t(other)], std::min(time + apart_from_join_[size_t(other)], kNever));
+        num_open_beside_.push_back(to_join_.num_open());
+        to_join_.pass(other, durations_.time_ns[size_t(other)]);
+        budget_ -= static_cast<int64_t>(delays_.before[other].size());
     }
 }
 
@@ -128,13 +106,13 @@ void ForkJoin::find_between(size_t fork) {
     apart_from_fork_.assign(fork + 1, 0);
     after_fork_[fork] = 0;
     for (size_t place = fork; place-- > 0;) {
-        const auto op = size_t(ancestors_[place]);
-        budget_ -= static_cast<int64_t>(delays_.before[ancestors_[place]].size());
+        const int32_t op = ancestors_[place];
+        budget_ -= static_cast<int64_t>(delays_.before[op].size());
         for (int32_t i = delays_.before.begin[op]; i < delays_.before.begin[op + 1]; ++i) {
-            const auto other = size_t(delays_.before.values[i]);
-            if (seen_by_[other] != seen_by_[op] || place_[other] < 0 || size_t(place_[other]) > fork) continue;
-            const auto there = size_t(place_[other]);
-            if (after_fork_[there] < 0) continue;
+            const int32_t other = delays_.before.values[i];
+            const auto there = size_t(place_[size_t(other)]);
+            // Places of other joins' ancestors stay where they were.
+            if (there > fork || ancestors_[there] != other || after_fork_[there] < 0) continue;
             const bool is_fork = there == fork;
             const int64_t after = is_fork ? 0 : after_fork_[there] + durations_.time_ns[other];
             const int64_t apart = is_fork ? kNever : apart_from_fork_[there] + durations_.time_ns[other];
@@ -143,8 +121,8 @@ void ForkJoin::find_between(size_t fork) {
                 std::max(apart_from_fork_[place], std::min({after + delays_.between_ns[i], apart, kNever}));
         }
         if (after_fork_[place] >= 0)
-            between_.push_back({after_fork_[place], apart_from_fork_[place], to_join_[op], apart_from_join_[op],
-                                durations_.time_ns[op], durations_.work[op]});
+            between_.push_back({after_fork_[place], apart_from_fork_[place], to_join_.rest(op), to_join_.apart(op),
+                                durations_.time_ns[size_t(op)], durations_.work[size_t(op)]});
     }
 }
 

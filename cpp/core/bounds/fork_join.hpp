@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "bounds/ancestor_walk.hpp"
 #include "bounds/durations.hpp"
 #include "problem/delays.hpp"
 
@@ -36,11 +37,11 @@ class ForkJoin {
     const Delays& delays_;
     const Durations& durations_;
     int64_t budget_;
-    std::vector<int32_t> num_after_;        // [op] ops that wait for it
-    std::vector<int32_t> num_open_;         // [op] of it and those before it, for which a later one waits
-    std::vector<int32_t> seen_by_, place_;  // [op] the join that has met it; its place among the ancestors, or -1
-    std::vector<int64_t> to_join_, apart_from_join_;     // [op]
-    std::vector<int32_t> heap_, ancestors_;              // ancestors from the last to the first
+    AncestorWalk to_join_;
+    std::vector<int32_t> num_after_;                     // [op] ops that wait for it
+    std::vector<int32_t> num_open_;                      // [op] of it and those before it, for which a later one waits
+    std::vector<int32_t> place_;                         // [op] its place among the ancestors, of those that are
+    std::vector<int32_t> ancestors_;                     // from the last to the first
     std::vector<size_t> num_open_beside_;                // [place] ancestors before it that a later one waits for
     std::vector<int64_t> after_fork_, apart_from_fork_;  // [place] -1 where it does not come after the fork
     std::vector<Between> between_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "bounds/ancestor_walk.hpp"
 #include "bounds/fork_join.hpp"
 
 namespace placewright {
@@ -17,8 +18,7 @@ class HeadSearch {
           budget_(budget),
           head_(std::move(least)),
           seen_by_(delays.before.num_rows(), -1),
-          rest_(delays.before.num_rows()),
-          apart_(delays.before.num_rows()),
+          walk_(delays),
           fork_join_(delays, durations, kBetween * budget) {
         head_.resize(size_t(delays.before.num_rows()));
     }
@@ -50,8 +50,8 @@ class HeadSearch {
         by_head_.clear();
         const auto push = [&](int32_t of) {
             for (int32_t other : delays_.before[of]) {
-                if (seen_by_[other] == 2 * op) continue;
-                seen_by_[other] = 2 * op;
+                if (seen_by_[other] == op) continue;
+                seen_by_[other] = op;
                 by_head_.emplace_back(head_[other], other);
                 std::ranges::push_heap(by_head_);
             }
@@ -98,36 +98,17 @@ class HeadSearch {
         return end;
     }
 
-    // Ancestors whose arrival is after op's head, from the last to the first: so all that lead on from one to op are
-    // known when it is taken. Per ancestor: rest, the longest path between its finish and op's start; apart, the least
-    // such time if the two are on different devices, so that somewhere on every path there is a transfer.
+    // Ancestors whose arrival is after op's head.
     void find_late_ancestors(int32_t op) {
         late_.clear();
-        by_index_.clear();
-        const auto reach_from = [&](int32_t of, int64_t rest, int64_t apart) {
-            for (int32_t i = delays_.before.begin[of]; i < delays_.before.begin[of + 1]; ++i) {
-                const int32_t other = delays_.before.values[i];
-                if (seen_by_[other] != 2 * op + 1) {
-                    seen_by_[other] = 2 * op + 1;
-                    rest_[other] = apart_[other] = 0;
-                    by_index_.push_back(other);
-                    std::ranges::push_heap(by_index_);
-                }
-                const int64_t moved_here = std::min(delays_.between_ns[i] + rest, Delays::kNever);
-                rest_[other] = std::max(rest_[other], rest);
-                apart_[other] = std::max(apart_[other], std::min(moved_here, apart));
-            }
-        };
-        reach_from(op, 0, Delays::kNever);
-        for (int64_t count = 0; !by_index_.empty() && count < reach_ && late_.size() < kMaxLate; ++count) {
+        walk_.begin(op);
+        for (int64_t count = 0; !walk_.is_over() && count < reach_ && late_.size() < kMaxLate; ++count) {
             --budget_;
-            std::ranges::pop_heap(by_index_);
-            const int32_t other = by_index_.back();
-            by_index_.pop_back();
-            const int64_t time = durations_.time_ns[other];
-            if (finish(other) + apart_[other] <= head_[op]) continue;
-            late_.push_back({finish(other) + apart_[other], head_[other], time});
-            reach_from(other, time + rest_[other], std::min(time + apart_[other], Delays::kNever));
+            const int32_t other = walk_.take();
+            const int64_t arrival = finish(other) + walk_.apart(other), time = durations_.time_ns[other];
+            if (arrival <= head_[op]) continue;
+            late_.push_back({arrival, head_[other], time});
+            walk_.pass(other, time);
         }
     }
 
@@ -140,10 +121,9 @@ class HeadSearch {
     int64_t budget_;     // ancestors that may still be looked at
     int64_t reach_ = 0;  // as many in each search from this join; what it leaves is there for later ones
     std::vector<int64_t> head_;
-    std::vector<int32_t> seen_by_;  // [op] 2 * the op whose first search has met it, 2 * that + 1 for its second
-    std::vector<int64_t> rest_, apart_;
+    std::vector<int32_t> seen_by_;  // [op] the op whose search has met it
     std::vector<std::pair<int64_t, int32_t>> by_head_;
-    std::vector<int32_t> by_index_;
+    AncestorWalk walk_;
     std::vector<Ancestor> late_;
     ForkJoin fork_join_;
 };
