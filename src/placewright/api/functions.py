@@ -164,11 +164,12 @@ def plan(
         constraints=constraints(pins, forbids, colocate),
         measured=times,
     )
-    usual = default_evaluations(solver, problem, guide)
+    usual = partial(default_evaluations, solver, problem, guide)
     if evaluations is None and limits.seconds is None:
-        limits = replace(limits, evaluations=usual)
-    effort = 1.0 if evaluations is None else limits.evaluations / usual
-    reruns = RerunOptions.of(problem, keep, host, share("max_slowdown", max_slowdown), effort)
+        limits = replace(limits, evaluations=usual())
+    reruns = RerunOptions.of(
+        problem, keep, host, share("max_slowdown", max_slowdown), usual=None if evaluations is None else usual
+    )
     begin = partial(SearchRun, seed=seed, threads=cores, on_progress=on_progress, interrupted=interrupted)
     result, again = solve_within_limits(problem, partial(solve, method), begin, limits, reruns)
     within = within_one_device(problem, seed, limits.seconds, keep, interrupted)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -81,10 +82,16 @@ class OpNames:
     every op of a large graph takes no longer than reading them; other patterns are matched with every name once."""
 
     def __init__(self, ops: Iterable[Op]) -> None:
-        self._found: dict[str, list[int]] = {}
-        for index, op in enumerate(ops):
+        self._ops = ops
+
+    @cached_property
+    def _found(self) -> dict[str, list[int]]:
+        """The positions of the ops by each name and module path; read when a first pattern is looked up."""
+        found: dict[str, list[int]] = {}
+        for index, op in enumerate(self._ops):
             for name in {op.name, op.module}:
-                self._found.setdefault(name, []).append(index)
+                found.setdefault(name, []).append(index)
+        return found
 
     def matching(self, pattern: str) -> list[int]:
         """Positions of the ops whose name or module matches, ascending."""

@@ -31,25 +31,39 @@ def again_before(problem: Problem) -> NDArray[np.int32]:
     return _AGAIN_BEFORE[problem]
 
 
+def some_run_again(problem: Problem, once: NDArray[np.bool_]) -> bool:
+    """True if an op may run again, other than those of a mask over scheduled ops. Looks only as far as the first."""
+    rules = _Rules(problem)
+    return any(rules.until(index) >= 0 for index in np.flatnonzero(~once).tolist())
+
+
 def _again_before(problem: Problem) -> NDArray[np.int32]:
-    graph, scheduled = problem.graph, problem.lowered.graph_op.tolist()
-    writers = _writers(graph, scheduled)
-    beside = read_by_views(graph)
-    found = np.full(len(scheduled), len(scheduled), np.int32)
-    for index, place in enumerate(scheduled):
-        op = graph.ops[place]
+    rules = _Rules(problem)
+    return np.array([rules.until(index) for index in range(len(rules.scheduled))], np.int32)
+
+
+class _Rules:
+    """When each scheduled op may run again."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.scheduled = problem.lowered.graph_op.tolist()
+        self._graph = problem.graph
+        self._writers = _writers(problem.graph, self.scheduled)
+        self._beside = read_by_views(problem.graph)
+
+    def until(self, index: int) -> int:
+        """As `again_before` has it, of one op."""
+        graph, op = self._graph, self._graph.ops[self.scheduled[index]]
         if not may_run_again(graph, op):
-            found[index] = -1
-            continue
+            return -1
         own = {graph.base_of[tensor] for tensor in op.outputs}
         bases = {graph.base_of[tensor] for tensor in op.inputs} - own
-        later = [writer for base in bases for writer in writers.get(base, ()) if writer > index]
-        found[index] = min(later, default=len(scheduled))
         # A view of what it makes is made again when it is read, however late, of the sizes that there are then.
-        sizes = set[int]().union(*(beside.get(base, ()) for base in own))
-        if any(writer > index for base in sizes for writer in writers.get(base, ())):
-            found[index] = -1
-    return found
+        sizes = set[int]().union(*(self._beside.get(base, ()) for base in own))
+        if any(writer > index for base in sizes for writer in self._writers.get(base, ())):
+            return -1
+        later = [writer for base in bases for writer in self._writers.get(base, ()) if writer > index]
+        return min(later, default=len(self.scheduled))
 
 
 def may_run_again(graph: Graph, op: Op) -> bool:

@@ -20,7 +20,7 @@ from placewright.bounds import (
 from placewright.machines.host import HostMemory
 from placewright.problem import Problem
 from placewright.problem.constraints import OpNames
-from placewright.problem.running_again import again_before, may_move
+from placewright.problem.running_again import may_move, some_run_again
 from placewright.problem.streaming import streamable
 from placewright.support.errors import InputError, shown
 
@@ -44,8 +44,7 @@ def bound_of_reruns(problem: Problem, *, fits: bool, host: HostMemory | None = N
 
 def some_may_run_again(problem: Problem, keep: Sequence[str]) -> bool:
     """Whether an op may run again: where not all are kept. keep: as in `kept`, which says what it raises."""
-    once = kept(problem, keep)
-    return bool((again_before(problem)[~once] >= 0).any())
+    return some_run_again(problem, kept(problem, keep))
 
 
 def some_may_move(problem: Problem, keep: Sequence[str], host: HostMemory | None) -> bool:

@@ -28,14 +28,14 @@ class RerunOptions:
     """What may be done again or moved. keep: as `kept` takes it, which says what it raises.
 
     host: where tensors may be moved to; None where none may. max_slowdown: the price of less memory, as a share.
-    effort: how many times as many evaluations as usual, 1 or more. is_possible: whether anything may run again or be
-    moved.
+    usual: tells how many evaluations the method has by default; twice as many double those of the search for reruns.
+    None where no number was asked for. is_possible: whether anything may run again or be moved.
     """
 
     keep: Sequence[str]
     host: HostMemory | None
     max_slowdown: float | None
-    effort: float
+    usual: Callable[[], int] | None
     is_possible: bool
 
     @classmethod
@@ -45,7 +45,7 @@ class RerunOptions:
         keep: Sequence[str],
         host: HostMemory | None,
         max_slowdown: float | None,
-        effort: float = 1.0,
+        usual: Callable[[], int] | None = None,
     ) -> RerunOptions:
         """For a problem. Raises InputError for a price where it is none."""
         if max_slowdown is not None and problem.objective != "peak-memory":
@@ -56,7 +56,7 @@ class RerunOptions:
             raise InputError(
                 "max_slowdown is for ops that run again, which they do on one device where not all are kept"
             )
-        return cls(keep=keep, host=host, max_slowdown=max_slowdown, effort=max(1.0, effort), is_possible=is_possible)
+        return cls(keep=keep, host=host, max_slowdown=max_slowdown, usual=usual, is_possible=is_possible)
 
 
 def solve_within_limits(
@@ -76,7 +76,9 @@ def solve_within_limits(
         return result, None
     several, over = problem.machine.num_devices > 1, result.metrics.bytes_over_limit > 0
     hopeless = over and no_runs_fit(problem, options.host)
-    evaluations = int(options.effort * (_evaluations_on_several(problem) if several else rerun_evaluations(problem)))
+    evaluations = _evaluations_on_several(problem) if several else rerun_evaluations(problem)
+    if options.usual is not None:
+        evaluations = int(evaluations * max(1.0, budget.evaluations / options.usual()))
     # Where nothing fits, for what comes near.
     again = partial(begin, Budget(evaluations=1 if hopeless else evaluations, seconds=budget.seconds))
     # A method that has only the captured order to offer keeps it.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 from placewright.bounds import lower_bound, nothing_fits
 from placewright.problem import Problem
@@ -66,9 +67,10 @@ class Auto:
                 run.bound = lower_bound(problem).value
         ranked = sorted(baselines, key=fitness_in(problem))
         reason: StopReason | None = None
-        for search, share in _searches(problem, ranked, run):
+        for make, share in _searches(problem, ranked, run):
             if (reason := _reason_to_stop(problem, ranked[0], run)) is not None:
                 break
+            search = make()
             at_once = 1 if isinstance(search, ExactSchedule) else _searches_at_once(problem, run)
             found = multistart(search, problem, run.part(share), at_once)
             ranked.append(found)
@@ -105,24 +107,31 @@ def _searches_at_once(problem: Problem, run: SearchRun) -> int:
     return max(1, min(run.threads, _OPS_AT_ONCE // problem.core.num_ops))
 
 
-def _searches(problem: Problem, ranked: Sequence[Result], run: SearchRun) -> Iterator[tuple[Search, float]]:
-    """What follows the baselines, and the share each has of what is left of the budget then. ranked: the results there
-    are whenever the next is asked for, the best first."""
+def _searches(
+    problem: Problem, ranked: Sequence[Result], run: SearchRun
+) -> Iterator[tuple[Callable[[], Search], float]]:
+    """The searches that follow the baselines, to be made, and the share that each has of what is left of the budget
+    then. ranked: the results there are whenever the next is asked for, the best first."""
     if problem.objective == "peak-memory":
-        yield PeakSearch(), 1.0
+        yield PeakSearch, 1.0
         return
     if ranked[0].metrics.bytes_over_limit > 0:
-        yield PeakSearch(), _FEASIBILITY_SHARE
+        yield PeakSearch, _FEASIBILITY_SHARE
     if has_free_barriers(problem):
-        yield SuperstepAnnealing(), 1.0
+        yield SuperstepAnnealing, 1.0
     else:
         # What is found on the way to a proof counts, but the search has the starts that it would have without.
         starts = tuple(ranked)
         if is_provable(problem) and ranked[0].metrics.bytes_over_limit == 0:
             proof = max(2, int(_PROOF_SHARE * min(run.evaluations_left, _first_evaluations(problem, run))))
-            yield ExactSchedule(baselines=starts, evaluations=proof), _PROOF_SHARE_OF_TIME
-        first, more = _first_evaluations(problem, run), most_evaluations(problem)
-        yield DefaultFirst(baselines=starts, evaluations=first, more=more), 1.0
+            yield partial(ExactSchedule, baselines=starts, evaluations=proof), _PROOF_SHARE_OF_TIME
+        yield partial(_annealing, problem, run, starts), 1.0
+
+
+def _annealing(problem: Problem, run: SearchRun, starts: Sequence[Result]) -> DefaultFirst:
+    """The search by moves. Counting what its moves cost takes half a second for 50,000 ops."""
+    first, more = _first_evaluations(problem, run), most_evaluations(problem)
+    return DefaultFirst(baselines=starts, evaluations=first, more=more)
 
 
 def _first_evaluations(problem: Problem, run: SearchRun) -> int:
