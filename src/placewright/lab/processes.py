@@ -87,7 +87,7 @@ class ProcessActor:
         self.process, self.connection = process, connection
 
     def ask(self, question: str, *arguments: Any) -> ProcessActor:
-        """Call its method of that name. Ask again only after it has answered."""
+        """Call the actor's method of that name. Ask again only after it has answered."""
         with suppress(BrokenPipeError, ConnectionResetError):  # `answer` reports that it died
             self.connection.send((question, arguments))
         return self

@@ -59,7 +59,7 @@ Weights = NDArray[np.float32]
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutTask:
-    """A task of a worker. graph: number among those to learn from. imitates: an expert; otherwise it learns from
+    """A task of a worker. graph: number among those to learn from. imitates: learns from an expert, otherwise from
     rewards. seeds: of its samples. samples: those of an earlier pass, to learn from again."""
 
     graph: int

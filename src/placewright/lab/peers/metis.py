@@ -67,7 +67,7 @@ def _partition(
 
 @contextmanager
 def _muted() -> Iterator[None]:
-    """Discard standard output meanwhile: METIS prints complaints about small graphs past Python, through C's own
+    """Discard standard output in this context: METIS prints complaints about small graphs past Python, through C's own
     buffer."""
     flush = ctypes.CDLL(None).fflush
     sys.stdout.flush()

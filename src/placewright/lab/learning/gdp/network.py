@@ -70,8 +70,8 @@ class Segments:
         return torch.cat([pad(ends, (0, 0, 0, 0, 1, 0)), values], 1)
 
     def visible(self) -> Tensor:
-        """Return the mask of attention, [segments, 1, 1, memory + segment]: neither padding nor the memory before the
-        first."""
+        """Return the attention mask, [segments, 1, 1, memory + segment]: padding and the first segment's memory are
+        hidden."""
         visible = torch.ones(self.number, self.memory + self.length, dtype=torch.bool)
         visible[0, : self.memory] = False
         visible[-1, self.memory + self.count - (self.number - 1) * self.length :] = False
@@ -100,7 +100,7 @@ class SegmentAttention(nn.Module):
 
 
 class PlacerLayer(nn.Module):
-    """Attention and two dense layers, each with a residual connection. Every dense layer multiplies its inputs by
+    """Attention, then two dense layers, both with a residual connection. Every dense layer multiplies its inputs by
     `condition`: by its first `width` numbers; the second dense layer by the others."""
 
     def __init__(self, settings: NetworkSettings) -> None:

@@ -42,7 +42,7 @@ class Best:
         return status_of(self.objective, self.metrics.bytes_over_limit, self.proven_bound) == "optimal"
 
     def learn(self, bound: int | None) -> None:
-        """Raise the bound to one that a search proved, but at least to the simple lower bound; where the search proved
+        """Set the bound to one that a search proved, but at least to the simple lower bound; where the search proved
         none, use the simple bound if the best reaches it. Does nothing while the best breaks a limit, since plans that
         do may have a lower objective."""
         simple = lower_bound(self._problem).value

@@ -22,7 +22,7 @@ class Window:
 
     Ops before the window keep their times. Ops after it keep devices and order, so their inputs may come as late as
     their tail allows. Transfers from ops before to ops before stay; others on links that the window's ops use are free
-    to move. Those of later ops start no earlier than if everything after the window moved forward by the gain in step
+    to move. Those of later ops start no earlier than if everything after the window moved earlier by the gain in step
     time. The current solution satisfies the model. A solution of the model may take longer than its step time where a
     link that the window does not use is delayed; so the simulation decides.
     """
@@ -189,8 +189,7 @@ class Window:
         self.transfers[at] = start, start + time_ns
 
     def decode(self, value: Value) -> Solution:
-        """Return the order of the model's times; steps outside the model keep their times, moved forward by the
-        gain."""
+        """Return the order of the model's times; steps outside the model move earlier by the gain."""
         structure, timed = self.structure, self.timed
         device_of = list(timed.device_of)
         for op, homes in self.on.items():
