@@ -58,7 +58,7 @@ class BenchSuite(Protocol):
         ...
 
     def header(self) -> Header:
-        """Return the header of new results of this suite, with the time and processor of now."""
+        """Return the header of new results of this suite, with the current time and this processor."""
         ...
 
     def is_limited(self, solver: str) -> bool:
