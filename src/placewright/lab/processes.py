@@ -1,4 +1,4 @@
-"""Actors: objects that are asked and answer, in other processes of this machine, which end with it."""
+"""Actors: objects in other processes of this machine that answer questions and end with this process."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from typing import Any, Self
 
 from placewright.support.errors import InputError
 
-#: Read by OpenBLAS, which numpy's wheels come with.
+#: Read by OpenBLAS, which is part of numpy's wheels.
 _THREADS_FOR_PRODUCTS = "OPENBLAS_NUM_THREADS"
-#: Held while a process starts, as the environment is the whole program's.
+#: Held while a process starts, as the environment belongs to the whole program.
 _STARTING = threading.Lock()
 
 
@@ -32,8 +32,8 @@ class ActorLostError(Exception):
 
 
 class ProcessActors:
-    """Processes that start afresh, as PyTorch does not survive a fork amid its threads, and end with this one. Each
-    stands behind a pipe of its own, so that one that dies is known."""
+    """Processes that are spawned, as PyTorch does not survive a fork among its threads, and that end with this one.
+    Each has a pipe of its own, so that the death of one is noticed."""
 
     def __init__(self) -> None:
         self._context = multiprocessing.get_context("spawn")
@@ -49,9 +49,9 @@ class ProcessActors:
             self.end(self._made[-1])
 
     def make(self, kind: Callable[..., Any], *arguments: Any) -> ProcessActor:
-        """An actor that is kind(*arguments). Raises InputError where there cannot be one more."""
+        """Start an actor: kind(*arguments) in another process. Raises InputError where no more can be started."""
         try:
-            # The first process would start it, and with it hear Ctrl-C again.
+            # Otherwise the first process would start it, and thereby unblock Ctrl-C.
             start_resource_tracker()
             ours, theirs = self._context.Pipe()
             process = self._context.Process(target=_serve, args=(kind, arguments, theirs), daemon=True)
@@ -63,17 +63,17 @@ class ProcessActors:
         return actor
 
     def get(self, pending: ProcessActor) -> Any:
-        """The answer, when it is there. What goes wrong in an actor is raised here as itself, a death as
-        ActorLostError."""
+        """Wait for the answer and return it. Re-raises an actor's exception; raises ActorLostError if the actor
+        died."""
         return pending.answer()
 
     def first(self, pending: Sequence[ProcessActor], seconds: float | None = None) -> int | None:
-        """Which of them is there first, or will never be; None where none is in that time."""
+        """Return the index of the first that has answered or died; None where none has within that time."""
         ready = wait([actor.connection for actor in pending], seconds)
         return next((place for place, actor in enumerate(pending) if actor.connection in ready), None)
 
     def end(self, actor: ProcessActor) -> None:
-        """Ends it, whatever it does."""
+        """End the actor, even at work."""
         self._made.remove(actor)
         actor.process.terminate()
         actor.process.join()
@@ -81,14 +81,14 @@ class ProcessActors:
 
 
 class ProcessActor:
-    """A process, and what stands for its answer."""
+    """A process that is also the handle of its pending answer."""
 
     def __init__(self, process: BaseProcess, connection: Connection) -> None:
         self.process, self.connection = process, connection
 
     def ask(self, question: str, *arguments: Any) -> ProcessActor:
-        """Calls its method of that name. It is asked again when it has answered."""
-        with suppress(BrokenPipeError, ConnectionResetError):  # that it died is told by `answer`
+        """Call the actor's method of that name. Ask again only after it has answered."""
+        with suppress(BrokenPipeError, ConnectionResetError):  # `answer` reports that it died
             self.connection.send((question, arguments))
         return self
 
@@ -108,7 +108,7 @@ class ProcessActor:
 def in_order(
     actors: ProcessActors, workers: Sequence[ProcessActor], question: str, shared: Any, jobs: Sequence[Any]
 ) -> Iterator[Any]:
-    """Answers to question(shared, job), in the order of the jobs. Each of the workers has one at a time."""
+    """Yield the answers to question(shared, job), in the order of the jobs. Each worker has one job at a time."""
     idle, waiting = list(workers), deque(enumerate(jobs))
     asked: list[tuple[int, ProcessActor, ProcessActor]] = []
     answers: dict[int, Any] = {}
@@ -126,8 +126,8 @@ def in_order(
 
 
 def _serve(kind: Callable[..., Any], arguments: tuple[Any, ...], connection: Connection) -> None:
-    """The main function of a process: answers what it is asked until its parent ends it."""
-    # The parent hears Ctrl-C too and ends its processes; until here they were started with it blocked.
+    """Run as the main function of a process: answer questions until the parent ends it."""
+    # The parent gets Ctrl-C too and ends its processes; until here they were started with it blocked.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     end_with_parent()
@@ -148,7 +148,7 @@ def _serve(kind: Callable[..., Any], arguments: tuple[Any, ...], connection: Con
 
 
 def _sendable(error: Exception) -> Exception:
-    """The error; where another process could not make it anew, another one with its words."""
+    """Return the error; where another process could not unpickle it, a RuntimeError with the same text."""
     try:
         pickle.loads(ForkingPickler.dumps(error))
     except Exception:
@@ -158,7 +158,8 @@ def _sendable(error: Exception) -> Exception:
 
 @contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Processes started here do not hear Ctrl-C until they say so; ours is heard at the end."""
+    """Block Ctrl-C: processes started in this context do not get it until they unblock it; this process gets it at the
+    end."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -168,8 +169,8 @@ def _interrupts_blocked() -> Iterator[None]:
 
 @contextmanager
 def _one_thread_for_products() -> Iterator[None]:
-    """Processes started here multiply matrices in one thread: more of them would count as processor time while they
-    wait, and work where another worker is measured."""
+    """Limit matrix products of processes started in this context to one thread: more threads would count as processor
+    time while they wait, and slow another worker that is measured."""
     before = os.environ.get(_THREADS_FOR_PRODUCTS)
     os.environ[_THREADS_FOR_PRODUCTS] = "1"
     try:
@@ -182,16 +183,16 @@ def _one_thread_for_products() -> Iterator[None]:
 
 
 def end_with_parent() -> None:
-    """From now on this process ends when its parent is gone, however that went: nobody would take what a run of hours
-    finds."""
+    """End this process when its parent is gone, for whatever reason: nobody would receive the results of a run of
+    hours."""
     if (parent := multiprocessing.parent_process()) is not None:
         threading.Thread(target=_end_after, args=(parent,), daemon=True).start()
 
 
 def start_resource_tracker() -> None:
-    """Starts the process in which Python frees the semaphores of processes that were killed. It does so without a
-    warning of how many there were, which is no news to who killed them."""
-    sys.warnoptions.append("ignore:resource_tracker:UserWarning")  # is among the arguments of that process
+    """Start the process in which Python frees the semaphores of killed processes, without its warning about their
+    number."""
+    sys.warnoptions.append("ignore:resource_tracker:UserWarning")  # becomes an argument of that process
     try:
         resource_tracker.ensure_running()
     finally:

@@ -1,5 +1,5 @@
-"""What the laboratory adds to the product's tables, and its learners to that of maps; the entry point `lab` of the
-group `placewright.extensions`."""
+"""Adds the laboratory's methods, policy families and named policies to the product's tables, and its learners to the
+table of map solvers; the entry point `lab` of the group `placewright.extensions`."""
 
 from __future__ import annotations
 

@@ -22,9 +22,9 @@ class Mean:
     value
         The mean.
     half_width
-        Of its 95% confidence interval; None from fewer than two topologies.
+        Half-width of its 95% confidence interval; None from fewer than two topologies.
     num_graphs
-        Over so many.
+        Number of graphs.
     """
 
     value: float
@@ -33,7 +33,8 @@ class Mean:
 
 
 def t_quantile(degrees: int) -> float:
-    """The 97.5% quantile of Student's t distribution (Abramowitz & Stegun 26.7.5 beyond 10 degrees of freedom)."""
+    """Return the 97.5% quantile of Student's t distribution (Abramowitz & Stegun 26.7.5 beyond 10 degrees of
+    freedom)."""
     if degrees <= len(_T_QUANTILES):
         return _T_QUANTILES[degrees - 1]
     z = NormalDist().inv_cdf(_CONFIDENCE)
@@ -44,7 +45,7 @@ def t_quantile(degrees: int) -> float:
 
 
 def clustered_mean(values: Mapping[str, float], topology_of: Callable[[str], str]) -> Mean | None:
-    """The mean of values by graph, each graph with the same weight; None of no values.
+    """Return the mean of values by graph, each graph with the same weight; None without values.
 
     The standard error is that of topologies: deviations from the mean are summed within a topology before they are
     squared. With as many graphs of each topology that is s / sqrt(n) of the n topologies' means.
@@ -59,7 +60,7 @@ def clustered_mean(values: Mapping[str, float], topology_of: Callable[[str], str
 
 
 def _half_width(deviations: list[float], num_graphs: int) -> float | None:
-    """deviations: their sum in each topology."""
+    """Return the half-width of the interval. deviations: their sum in each topology."""
     n = len(deviations)
     if n < 2:
         return None

@@ -1,9 +1,9 @@
-"""Which code made a row: a digest of what a method does with a few small problems.
+"""A digest of the code that made a row: it hashes what a method does with a few small problems.
 
-A digest of sources would call every row stale with each commit, and a number raised by hand would be forgotten. What a
-method decides on the probes changes when its plans change and stays when its code is only written otherwise; a policy
-and a package that a method needs are in it too. What it cannot see is a change that shows only on larger graphs or
-under a time limit: whoever makes one makes the rows anew by hand, in another folder.
+A digest of sources would call every row stale after each commit, and a number raised by hand would be forgotten. The
+decisions of a method on the probes change when its plans change, and stay the same when its code is only written
+differently; they also depend on a policy and on a package that the method needs. The digest misses a change that shows
+only on larger graphs or under a time limit: after such a change, make the rows anew in another folder.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from placewright.search.run.method import Method
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError, MissingExtraError
 
-#: Enough for several generations, and of a guided method after those for its features.
+#: Enough for several generations, and for a guided method after the evaluations for its features.
 _EVALUATIONS = 300
-#: Of a learner, whose evaluations are slow.
+#: For a learner, whose evaluations are slow.
 _LEARNING_EVALUATIONS = 40
-#: Of CP-SAT without a time limit, in its deterministic measure, by the names of the settings.
+#: Deterministic effort of CP-SAT without a time limit, by the names of the settings.
 _EFFORT = {"effort": 0.02, "total_effort": 0.05}
 _DIGITS = 12
 _LARGEST_BYTES, _LONGEST_NS = 2**20, 100_000
 
 
 def code_of(solver: str, policies: Sequence[Policy] = ()) -> str:
-    """Of the method that a run names, as `method_of` takes it. Raises as that does, and MissingExtraError where the
-    method's package is not installed."""
+    """Return the digest for the method that a run names, as in `method_of`. Raises as that does, and MissingExtraError
+    where the method's package is not installed."""
     method = method_of(solver, policies)
     name = solver.partition(":")[0]
     evaluations = _LEARNING_EVALUATIONS if name in PLACERS else _EVALUATIONS
@@ -50,20 +50,20 @@ def code_of(solver: str, policies: Sequence[Policy] = ()) -> str:
 
 
 def digest_of(decided: list[Any]) -> str:
-    """What a row calls code that decides this, JSON values."""
+    """Return the digest of decisions given as JSON values."""
     return hashlib.sha256(json.dumps(decided).encode()).hexdigest()[:_DIGITS]
 
 
 def _decisions(method: Method, problem: Problem, budget: Budget) -> Any:
-    """Devices, order and how many evaluations that took; None where the method cannot plan such a problem. Bounds are
-    left out: a row of a weaker one is still right."""
+    """Return devices, order, cost and number of evaluations; None where the method cannot plan such a problem. Bounds
+    are left out: a row with a weaker one is still right."""
     try:
         result = method.solve(problem, SearchRun(budget))
     except MissingExtraError:
         raise
     except InputError:
         return None
-    except Exception as error:  # a method's defect is told with the graph on which it shows
+    except Exception as error:  # a method's defect is reported with the graph on which it shows
         return type(error).__name__
     decided = result.solution
     cost = [result.metrics.step_time_ns, max(result.metrics.peak_bytes), result.metrics.bytes_over_limit]
@@ -79,7 +79,7 @@ def _quick(method: Method) -> Method:
 
 @cache
 def _probes() -> tuple[Problem, ...]:
-    """The paper's machine for both objectives, links of a real one with and without a limit that hardly fits, and a
+    """The paper's machine for both objectives, links of a real machine with and without a tight memory limit, and a
     graph large enough to be coarsened."""
     small, large = _graph("small", 40), _graph("large", 240)
     free, linked, four = map(load_machine, ("2xideal/free", "2xv100-32g/nvlink", "4xv100-32g/pcie3"))
@@ -93,8 +93,8 @@ def _probes() -> tuple[Problem, ...]:
 
 
 def _graph(name: str, num_ops: int) -> Graph:
-    """Ops that read up to three of the eight before them, and every tenth one waits for another. Only `random()` is
-    drawn from, whose numbers Python promises to keep."""
+    """Make a graph whose ops read up to three of the eight ops before them; every tenth op also waits for another. Uses
+    only `random()`, whose numbers Python promises to keep."""
     draw = random.Random(name).random
     ops = []
     for index in range(num_ops):

@@ -1,4 +1,4 @@
-"""A table as columns that are written in several ways: on a terminal, as Markdown and as CSV."""
+"""A table as columns that can be written in several formats: for a terminal, as Markdown and as CSV."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from placewright.lab.bench.number_text import format_mean, format_number
 from placewright.lab.bench.result_set import ResultSet
 from placewright.lab.statistics import Mean
 
-#: What a table's cell holds before it is written; None where there is nothing to say.
+#: The value of a table's cell before formatting; None for an empty cell.
 Value = str | int | float | Mean | None
 
 
@@ -19,10 +19,11 @@ Line = TypeVar("Line")
 
 @dataclass(frozen=True, kw_only=True)
 class Column(Generic[Line]):
-    """name: in CSV files, with its unit. heading, meaning: for readers. sign: "+" where numbers are differences.
+    """A column of a table. name: in CSV files, with its unit. heading, meaning: for readers. sign: "+" where numbers
+    are differences.
 
-    spare: columns with the largest one are left out first where a terminal is too narrow, those with 0 never. show:
-    how its numbers are written, unless with three digits.
+    spare: on a narrow terminal, columns with the largest value are left out first, those with 0 never. show: formats
+    its numbers; by default with three digits.
     """
 
     name: str
@@ -46,7 +47,7 @@ class Column(Generic[Line]):
 
 @dataclass(frozen=True, kw_only=True)
 class BenchTable(Generic[Line]):
-    """A table for one results. notes: sentences that belong under it."""
+    """A table for one result set. notes: sentences that belong below it."""
 
     name: str
     title: str

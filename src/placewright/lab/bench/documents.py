@@ -20,7 +20,8 @@ MEANS = (
 
 
 def facts(results: ResultSet) -> list[tuple[str, str]]:
-    """What the rows of a result set were made of and with."""
+    """Return what was measured and how, as pairs of heading and text: suite, machine, objective, seeds, dates and
+    versions."""
     header, seeds = results.header, results.seeds
     listed = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     copies = f" and {counted(header.copies, 'noisy copy', 'noisy copies')} of each" if header.copies else ""
@@ -39,7 +40,7 @@ def facts(results: ResultSet) -> list[tuple[str, str]]:
 
 
 def markdown(results: ResultSet, tables: Sequence[AnyTable]) -> str:
-    """A page: what was measured, each table, and what its columns mean."""
+    """Return a page with the facts of the results, each table, and the meaning of its columns."""
     parts = [
         f"# {_plain(results.name)}",
         "\n".join(f"- {name}: {_plain(text)}" for name, text in facts(results)),
@@ -65,12 +66,13 @@ def _definitions(columns: Sequence[Column[Any]]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text from files so that it stays within its line and cell."""
+    """Make text from files safe to write within one line and one table cell."""
     return "".join(c if c.isprintable() else " " for c in text).replace("|", "\\|").replace("<", "&lt;")
 
 
 def csv_text(tables: Sequence[AnyTable]) -> str:
-    """One kind of table of all result sets; a mean takes three columns: its value, half-width and number of graphs."""
+    """Return one kind of table of all result sets as CSV; a mean takes three columns: its value, half-width and number
+    of graphs."""
     columns = {column.name: column for table in tables for column in table.columns}
     values = ((column.name, column.value(line)) for table in tables for column in table.columns for line in table.rows)
     with_means = {name for name, value in values if isinstance(value, Mean)}
@@ -98,7 +100,7 @@ def _cells(column: Column[Any] | None, line: object, as_mean: bool) -> list[str]
 
 
 def _exact(value: str | int | float | None) -> str:
-    """Six significant digits, which are more than any of these figures has, and never "-0"."""
+    """Write six significant digits, more than any of these figures has, and never "-0"."""
     if value is None or isinstance(value, int):
         return "" if value is None else str(value)
     if isinstance(value, str):

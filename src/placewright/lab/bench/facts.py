@@ -19,7 +19,7 @@ class ColumnFacts:
     name
         Its key in rows.
     heading, meaning
-        For readers.
+        Text for readers.
     """
 
     name: str
@@ -36,11 +36,11 @@ class TableFacts:
     name, title
         As files and readers call it.
     columns
-        In their order.
+        The columns in order.
     rows
-        By name of the column; a mean has value, half_width of its 95% confidence interval and num_graphs.
+        By column name; a mean has value, half_width of its 95% confidence interval and num_graphs.
     notes
-        Sentences that belong under it.
+        Sentences that belong below it.
     """
 
     name: str
@@ -52,16 +52,16 @@ class TableFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultSetFacts:
-    """What there is to say of one suite.
+    """The results of one suite.
 
     Attributes
     ----------
     suite
         Its name.
     made_with
-        What its rows were made of and with, in words.
+        What was measured and how, as texts by heading.
     tables
-        Those that were asked for and can be made.
+        The tables that were asked for and can be made.
     """
 
     suite: str
@@ -70,7 +70,7 @@ class ResultSetFacts:
 
 
 def result_facts(sections: Sequence[Section]) -> tuple[ResultSetFacts, ...]:
-    """Every result set with the tables that were made of it."""
+    """Return every result set with the tables that were made of it."""
     return tuple(
         ResultSetFacts(
             suite=section.results.name,

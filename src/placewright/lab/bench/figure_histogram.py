@@ -1,4 +1,4 @@
-"""Figure 2: on how many graphs a solver is better or worse than the reference, and by how much."""
+"""Figure 2: the number of graphs on which a solver is better or worse than the reference, and by how much."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def histograms(results: ResultSet, found: Sequence[Summary]) -> Any:
 
 
 def main_settings(found: Sequence[Summary]) -> list[Summary]:
-    """One per solver beside the reference, in the sequence given: under its limit or none, else the first there is."""
+    """Return one summary per solver besides the reference, in the order given: the one under the reference's limit or
+    none, else its first."""
     chosen: dict[str, Summary] = {}
     comparable = [
         one for one in found if one.improvement and one.setting.solver != one.results.measure.reference.solver
@@ -89,7 +90,8 @@ def _bars(axes: Any, improvements: Sequence[float]) -> None:
 
 
 def bin_edges(low: float, high: float) -> list[float]:
-    """Edges of at most 24 bins or so that hold both; 0 is an edge, so that no bar counts both better and worse."""
+    """Return the edges of about 24 bins at most that include both values; 0 is an edge, so that no bar counts both
+    better and worse."""
     low, high = min(low, 0.0), max(high, 0.0)
     width = _round_width((high - low) / _MAX_BINS)
     first, last = math.floor(low / width), math.ceil(high / width)
@@ -97,6 +99,6 @@ def bin_edges(low: float, high: float) -> list[float]:
 
 
 def _round_width(least: float) -> float:
-    """The next of 1, 2, 5, 10, 20, ..."""
+    """Return the next of 1, 2, 5, 10, 20, ..."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(power * step for step in (1, 2, 5, 10) if power * step >= least * (1 - 1e-9))

@@ -12,7 +12,7 @@ from placewright.lab.bench.summaries import Summary
 from placewright.lab.statistics import Mean
 from placewright.support.quantities import counted
 
-#: (evaluations, mean improvement) in the sequence of evaluations.
+#: (evaluations, mean improvement) in the order of evaluations.
 Line = list[tuple[int, Mean]]
 
 
@@ -51,7 +51,8 @@ def _label(solver: str, line: Line, num_graphs: set[int]) -> str:
 
 
 def lines_by_solver(found: Sequence[Summary]) -> dict[str, Line]:
-    """Solvers with several limits. Each line is over the graphs that all its points have, so that they compare."""
+    """Return the lines of solvers with several limits. Each line is over the graphs that all its points have, so that
+    its points are comparable."""
     by_solver: dict[str, list[Summary]] = {}
     for summary in found:
         setting = summary.setting

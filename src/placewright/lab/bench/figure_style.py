@@ -1,4 +1,4 @@
-"""How all figures look, and how they become files whose bytes depend on the results alone."""
+"""A common style for all figures, and figures as files whose bytes depend on the results alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from placewright.lab.bench.summaries import Summary
 from placewright.support.errors import MissingExtraError
 
-#: Okabe and Ito's colours, which colour-blind readers tell apart; the pale yellow is left out.
+#: Okabe and Ito's colours, which colour-blind readers can distinguish; the pale yellow is left out.
 LINE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "D", "^", "v", "P", "X")
 BETTER, WORSE = "#009E73", "#D55E00"
@@ -46,13 +46,13 @@ _SETTINGS: dict[str, Any] = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Figures made and drawn within look alike, whatever the user's own settings. Raises MissingExtraError."""
+    """Make figures drawn inside this context look alike, whatever the user's own settings. Raises MissingExtraError."""
     try:
         import matplotlib
     except ImportError as error:
         raise MissingExtraError("matplotlib", "bench", "drawing figures") from error
     with matplotlib.rc_context(), warnings.catch_warnings():
-        # In SVG the text is text; in PNG a letter the font lacks is a box, which anybody sees.
+        # SVG keeps text as text; in PNG a letter that the font lacks is a visible box.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_SETTINGS)
@@ -60,7 +60,7 @@ def style() -> Iterator[None]:
 
 
 def looks(found: Sequence[Summary]) -> dict[str, tuple[str, str]]:
-    """Colour and marker of each solver that ran under several limits, the same in all figures of a results.
+    """Return colour and marker of each solver that ran under several limits, the same in all figures of one report.
 
     No two of the first 42 share both.
     """
@@ -73,14 +73,14 @@ def looks(found: Sequence[Summary]) -> dict[str, tuple[str, str]]:
 
 
 def headline(figure: Any, title: str, subtitle: str) -> None:
-    """Title and subtitle at the upper left of a figure, at fixed distances from its edge."""
+    """Put title and subtitle at the upper left of a figure, at fixed distances from its edge."""
     height = figure.get_figheight()
     figure.text(0.012, 1 - 0.10 / height, title, size=12, weight="bold", va="top")
     figure.text(0.012, 1 - 0.36 / height, subtitle, size=8.5, color=QUIET, va="top")
 
 
 def as_files(figure: Any) -> dict[str, bytes]:
-    """The figure by suffix: "svg", whose text is text, and "png"."""
+    """Return the figure's bytes by suffix: "svg", which keeps text as text, and "png"."""
     return {
         "svg": _saved(figure, "svg", {"Date": None, "Creator": None}),
         "png": _saved(figure, "png", {"Software": None}),

@@ -11,9 +11,9 @@ from placewright.lab.bench.result_set import ResultSet
 from placewright.lab.bench.summaries import Summary
 from placewright.support.quantities import counted
 
-#: What the figure is of.
+#: The solver of the figure.
 _SOLVER = "regal"
-#: A box of fewer graphs would say nothing.
+#: The least number of graphs of a box.
 _FEWEST = 4
 
 
@@ -52,7 +52,8 @@ def _of_each(fewest: int, most: int) -> str:
 
 
 def improvements_by_topology(results: ResultSet, found: Sequence[Summary]) -> dict[str, list[float]]:
-    """Percent on each of a topology's graphs, under the limit of the reference, where there are enough of them."""
+    """Return percent on each of a topology's graphs, under the limit of the reference, where there are enough of
+    them."""
     groups: dict[str, list[float]] = {}
     for summary in found:
         setting = summary.setting

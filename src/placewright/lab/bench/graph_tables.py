@@ -1,4 +1,5 @@
-"""Graph by graph: placements as shares of what one device takes, maps as speed-ups over a compiler's."""
+"""Tables with one line per graph: placements as shares of the objective on one device, maps as speed-ups over a
+compiler's."""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ from placewright.lab.bench.result_set import ResultSet
 from placewright.lab.bench.solver_setting import SolverSetting, setting_of
 from placewright.lab.bench.summaries import Summary, best_heuristic
 
-#: A result set of more graphs has no table of single ones; of searches it has the best.
+#: A result set with more graphs gets no such table.
 _MAX_LINES = 100
 _MAX_SEARCHES = 6
 
 
 def graphs_table(results: ResultSet, found: Sequence[Summary]) -> BenchTable[str] | str:
-    """Every graph on its own; a sentence where there are too many, or nothing to compare with."""
+    """Return the table of single graphs; a sentence where there are too many, or nothing to compare with."""
     num_graphs = len(_num_ops(results))
     if num_graphs > _MAX_LINES:
         return f"it is for up to {_MAX_LINES} graphs, and these are {num_graphs:,}"
@@ -38,7 +39,7 @@ def _graph_columns(num_ops: Mapping[str, int]) -> list[Column[str]]:
 
 
 def _speedups_table(results: ResultSet, found: Sequence[Summary]) -> BenchTable[str] | str:
-    """What the reference takes, and how many times as fast every solver's maps are, with the spread of its seeds."""
+    """Return the reference's latency and the speed-up of every solver's maps over it, with the spread over seeds."""
     measure, name = results.measure, results.measure.reference_name
     before = {row.graph: row.objective for row in results.rows if setting_of(row) == measure.reference}
     if not before:
@@ -58,7 +59,7 @@ def _speedups_table(results: ResultSet, found: Sequence[Summary]) -> BenchTable[
 
 
 def _speedups(results: ResultSet, before: Mapping[str, int]) -> dict[SolverSetting, dict[str, list[float]]]:
-    """Of every setting by graph, one per seed."""
+    """Return speed-ups by setting and graph, one per seed."""
     gains: dict[SolverSetting, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in results.rows:
         if row.graph in before and row.objective:
@@ -116,7 +117,8 @@ def _three_decimals(value: float | None) -> str:
 
 
 def _shares_table(results: ResultSet, found: Sequence[Summary]) -> BenchTable[str] | str:
-    """What one device takes, and which share of it the best do; a sentence without one."""
+    """Return the objective on one device, and the best solvers' shares of it; a sentence where no row has one
+    device."""
     num_ops = _num_ops(results)
     best = best_heuristic(results)
     if best is None:
@@ -166,7 +168,8 @@ def _share_of(summary: Summary) -> Column[str]:
 
 
 def _winner(graph: str, found: Sequence[Summary]) -> str:
-    """The heuristic with the least objective on the graph, of equals the first by name; "" where none is feasible."""
+    """Return the heuristic with the least objective on the graph, the first by name among equals; "" where none is
+    feasible."""
     values = [
         (summary.entry.value[graph], summary.setting.solver)
         for summary in found
@@ -175,5 +178,5 @@ def _winner(graph: str, found: Sequence[Summary]) -> str:
     return min(values)[1] if values else ""
 
 
-#: By objective, where it is not the share of one device.
+#: By objective, where the table does not show shares of one device.
 _TABLES = {LATENCY: _speedups_table}

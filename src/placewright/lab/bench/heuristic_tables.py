@@ -1,4 +1,4 @@
-"""Tables that the paper has not: beside the best of all heuristics, and by limit."""
+"""Tables that the paper does not have: comparison with the best of all heuristics, and by limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ NO_HEURISTIC = "no heuristic, such as single-device or etf, is among these resul
 
 
 def heuristics_table(results: ResultSet, found: Sequence[Summary]) -> BenchTable[Summary] | str:
-    """Gain over the best heuristic of each graph, share of one device, plans within the limits and optimal ones."""
+    """Return gain over the best heuristic of each graph, share of one device, plans within the limits and optimal
+    ones."""
     best = best_heuristic(results)
     if best is None:
         return NO_HEURISTIC
@@ -43,7 +44,7 @@ def _heuristics_notes(results: ResultSet, found: Sequence[Summary]) -> list[str]
 
 
 def limits_table(results: ResultSet, found: Sequence[Summary]) -> BenchTable[str] | str:
-    """Solvers by their limits, evaluations beside seconds; a sentence where nobody ran under two."""
+    """Return solvers by their limits, in evaluations and in seconds; a sentence where no solver ran under two."""
     by_solver: dict[str, dict[str, Summary]] = {}
     for summary in sorted(found, key=lambda summary: _by_limit(summary.setting)):
         if not summary.setting.is_heuristic:
@@ -71,17 +72,17 @@ def limits_table(results: ResultSet, found: Sequence[Summary]) -> BenchTable[str
 
 
 def by_gain(summary: Summary) -> float:
-    """For sorting, the largest gain over the best heuristic first."""
+    """Sort key: the largest gain over the best heuristic comes first."""
     return -fmean(summary.gain.values()) if summary.gain else float("inf")
 
 
 def _by_limit(setting: SolverSetting) -> tuple[float, float]:
-    """Evaluations before seconds, both ascending."""
+    """Sort key: evaluations before seconds, both ascending."""
     return setting.time_limit_s or 0.0, setting.evaluations_limit or 0.0
 
 
 def _of_graphs(count: Callable[[Summary], int]) -> Callable[[Summary], str]:
-    """ "3 of 9": so many of the graphs it ran on."""
+    """Write "3 of 9": a count out of the graphs that the solver ran on."""
     return lambda summary: f"{count(summary):,} of {len(summary.entry.seconds):,}"
 
 

@@ -1,5 +1,5 @@
-"""Which code made a row of maps: a digest of what a solver does with a few small networks, as of methods that place
-(code_version.py)."""
+"""A digest of the code that made a row of maps, from what a solver does with a few small networks, as for methods that
+place (code_version.py)."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError, MissingExtraError
 
 _EVALUATIONS = 300
-#: Of a learner, whose evaluations are slow: two generations of the population.
+#: For a learner, whose evaluations are slow: two generations of the population.
 _LEARNING_EVALUATIONS = 40
 _LARGEST_BYTES, _LONGEST_NS = 2**16, 2_000
 
 
 def code_of_map_solver(name: str) -> str:
-    """Raises InputError for a solver there is none of, MissingExtraError where its package is not installed."""
+    """Return the digest. Raises InputError for an unknown solver, MissingExtraError where its package is not
+    installed."""
     solver = make_map_solver(name)
     evaluations = _LEARNING_EVALUATIONS if isinstance(solver, MapLearner) else _EVALUATIONS
     return digest_of([_decisions(solver, problem, Budget(evaluations=evaluations)) for problem in _probes()])
 
 
 def _decisions(solver: MapSolver, problem: MemoryProblem, budget: Budget) -> Any:
-    """Levels, latency and evaluations; None where the solver cannot map for such a chip."""
+    """Return levels, latency and number of evaluations; None where the solver cannot map for such a chip."""
     try:
         found = solver.solve(problem, SearchRun(budget))
     except MissingExtraError:
@@ -46,7 +47,7 @@ def _decisions(solver: MapSolver, problem: MemoryProblem, budget: Budget) -> Any
 
 @cache
 def _probes() -> tuple[MemoryProblem, ...]:
-    """Three levels of which the faster two are tight, and two of which the slower is fetched from early."""
+    """One chip of three levels, the faster two of which are tight, and one of two whose slower level is prefetched."""
     kib = 2**10
     chips = (
         _chip(("fast", 96 * kib, 1e11), ("middle", 256 * kib, 1e10), ("slow", 2**30, 1e9)),
@@ -69,8 +70,8 @@ def _chip(*levels: tuple[str, int, float], prefetched: bool = False) -> Chip:
 
 
 def _network(num_ops: int) -> Graph:
-    """Ops with a weight each that read one or two of the four before them. Only `random()` is drawn from, whose numbers
-    Python promises to keep."""
+    """Make a graph whose ops have a weight each and read one or two of the four ops before them. Uses only `random()`,
+    whose numbers Python promises to keep."""
     draw = random.Random("levels").random
     graph = GraphBuilder("probe")
     made: list[int] = []

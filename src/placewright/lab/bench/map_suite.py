@@ -29,15 +29,15 @@ from placewright.lab.memory_levels.solvers.table import make_map_solver
 from placewright.search.run.search_run import SearchRun
 from placewright.support.fields import Fields, placing, required
 
-#: These make one map, without a seed and whatever the limit.
+#: Solvers that make one map, without a seed and whatever the limit.
 _ONE_MAP = (Compiler, DensityGreedy)
-#: What a chip is called and where its numbers come from changes no map.
+#: Fields of a chip that change no map: its name and where its numbers come from.
 _WORDS = ("name", "description", "source", "assumptions")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MapSuite:
-    """Networks to map to the memory levels of one chip. Nothing guides its solvers."""
+    """Networks to map to the memory levels of one chip. No policy guides its solvers."""
 
     name: str
     graphs: GraphSet
@@ -49,7 +49,7 @@ class MapSuite:
 
     @cached_property
     def digest(self) -> str:
-        """Of everything that decides what the rows mean but their seeds and solvers."""
+        """A digest of everything that decides what the rows mean, except their seeds and solvers."""
         chip = {key: value for key, value in asdict(self.chip).items() if key not in _WORDS}
         return hashlib.sha256(json.dumps([self.graphs.digest, LATENCY, chip]).encode()).hexdigest()[:16]
 
@@ -103,7 +103,7 @@ class MapSuite:
 
 
 def map_suite_of(table: Mapping[str, Any], path: Path) -> MapSuite:
-    """The suite of a TOML file that names a chip. Raises InputError naming the file and what is wrong with it."""
+    """Read the suite of a TOML file that names a chip. Raises InputError naming the file and what is wrong with it."""
     with placing(f"'{path}'"):
         fields = Fields(table)
         chip = required("chip", fields.text("chip"))

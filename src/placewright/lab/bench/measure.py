@@ -1,4 +1,4 @@
-"""What rows of an objective are measured against, and how its values are written."""
+"""The reference that rows of an objective are compared with, and the format of the objective's values."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from placewright.lab.memory_levels.words import format_ps
 from placewright.problem.objective import Objective, format_objective
 from placewright.support.errors import InputError, shown
 
-#: The objective of maps, in ps; those of placements are named as in a problem.
+#: The objective of maps, in ps; the objectives of placements have the same names as in a problem.
 LATENCY = "latency"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """reference: what improvements are measured against, and its name for readers. write: a value with its unit.
+    """The reference of an objective, and the format of its values.
 
-    tolerance: of whoever proves bounds; a value that is no more than this share above its bound is optimal.
+    reference, reference_name: what improvements are measured against, and its name for readers. write: formats a value
+    with its unit. tolerance: of the solver that proves bounds; a value at most this share above its bound is optimal.
     """
 
     reference: SolverSetting
@@ -35,7 +36,7 @@ class Measure:
 
 
 _BRKGA_5K = SolverSetting("brkga", 5000)
-#: By objective, as headers of results name it; those of placements as REGAL 5.3 has it.
+#: By objective, as headers of results name it; the reference of placements as in REGAL 5.3.
 MEASURES: Mapping[str, Measure] = {
     name: Measure(reference=_BRKGA_5K, reference_name="BRKGA 5K", write=partial(format_objective, name))
     for name in get_args(Objective)
@@ -43,7 +44,7 @@ MEASURES: Mapping[str, Measure] = {
 
 
 def measure_of(objective: str) -> Measure:
-    """Raises InputError for an objective that this placewright does not know."""
+    """Return the measure of an objective. Raises InputError for one that this placewright does not know."""
     if objective not in MEASURES:
         raise InputError(f"the objective '{shown(objective)}' is none of {', '.join(MEASURES)}")
     return MEASURES[objective]

@@ -8,7 +8,7 @@ _MAX_DECIMALS = 4
 
 
 def decimals_for(value: float) -> int:
-    """Digits behind the point: 123, 12.3, 1.23, 0.12, 0.012."""
+    """Return the number of decimals: 123, 12.3, 1.23, 0.12, 0.012."""
     for decimals, least in enumerate((99.95, 9.995, 0.0995)):
         if abs(value) >= least:
             return decimals
@@ -16,7 +16,7 @@ def decimals_for(value: float) -> int:
 
 
 def format_number(value: float | None, sign: str = "", decimals: int | None = None) -> str:
-    """ "12.3", "0" of exactly nothing, "" of None. sign: "+" writes it on numbers above 0 too."""
+    """Format a number: "12.3", "0" for exactly 0, "" for None. sign: "+" writes it on numbers above 0 too."""
     if value is None:
         return ""
     if value == 0:
@@ -26,7 +26,7 @@ def format_number(value: float | None, sign: str = "", decimals: int | None = No
 
 
 def format_mean(mean: Mean | None, sign: str = "") -> str:
-    """ "12.3 ± 0.4" with the half-width of the confidence interval, where there is one."""
+    """Format a mean: "12.3 ± 0.4" with the half-width of the confidence interval, where there is one."""
     if mean is None:
         return ""
     decimals = decimals_for(mean.value)
@@ -34,7 +34,7 @@ def format_mean(mean: Mean | None, sign: str = "") -> str:
         return format_number(mean.value, sign)
     if mean.value == 0:
         decimals = decimals_for(mean.half_width)
-    # An interval is not nothing because there are few decimals.
+    # A small interval must not be rounded to 0 because there are few decimals.
     while decimals < _MAX_DECIMALS and round(mean.half_width, decimals) == 0:
         decimals += 1
     return f"{format_number(mean.value, sign, decimals)} ± {mean.half_width:,.{decimals}f}"

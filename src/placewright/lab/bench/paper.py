@@ -1,4 +1,4 @@
-"""What REGAL's paper reports (Paliwal et al., ICLR 2020): its table 1 and table 3, to stand beside our own figures."""
+"""Results that REGAL's paper reports (Paliwal et al., ICLR 2020), tables 1 and 3, to compare with our own."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from placewright.lab.bench.solver_setting import SolverSetting
 from placewright.support.errors import InputError, did_you_mean, shown
 
-#: The test sets of table 1 by the names that suites give in `paper`.
+#: The test sets of table 1, by the names that suites give in `paper`.
 COLUMNS = ("tf-runtime", "tf-peak-memory", "synthetic-runtime")
 _EVALUATIONS = 5000
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaperRow:
-    """One method there. limited: whether it had the 5,000 evaluations that all but GP + DFS and CP-SAT had.
+    """One method in the paper. limited: it had the 5,000 evaluations that all but GP + DFS and CP-SAT had.
 
     improvement, gap_best: percent over BRKGA 5K and from the best known, by test set. seconds: table 3, as printed.
     """
@@ -28,7 +28,8 @@ class PaperRow:
     seconds: str
 
     def covers(self, setting: SolverSetting) -> bool:
-        """Whether this is the method there that the setting stands for. CP-SAT does so under any limit."""
+        """True if the setting runs this method of the paper under the same limit; GP + DFS and CP-SAT match under any
+        limit."""
         if setting.solver != self.solver:
             return False
         own = (setting.evaluations_limit, setting.time_limit_s)
@@ -38,7 +39,7 @@ class PaperRow:
 def _row(
     name: str, solver: str, figures: tuple[float, float, float, float, float, float], seconds: str, limited: bool = True
 ) -> PaperRow:
-    """A row with the figures in table 1's sequence: improvement and gap, test set by test set."""
+    """Make a row from the figures in the order of table 1: improvement and gap, test set by test set."""
     return PaperRow(
         name=name,
         solver=solver,
@@ -49,7 +50,7 @@ def _row(
     )
 
 
-#: In the paper's sequence.
+#: In the paper's order.
 PAPER_ROWS: tuple[PaperRow, ...] = (
     _row("CP-SAT 24hr", "cp-sat", (15.85, 1.00, -1.48, 8.06, 19.50, 0.00), "~2 hours", limited=False),
     _row("GP + DFS", "gp-dfs", (-37.32, 66.98, -6.51, 14.77, -55.8, 93.66), "144 sec", limited=False),
@@ -64,18 +65,18 @@ NOT_IN_PAPER = len(PAPER_ROWS)
 
 
 def paper_row(setting: SolverSetting) -> PaperRow | None:
-    """The paper's method that the setting stands for; None where it has none."""
+    """Return the paper's method that the setting corresponds to; None where there is none."""
     return next((row for row in PAPER_ROWS if row.covers(setting)), None)
 
 
 def paper_position(setting: SolverSetting, reference: SolverSetting) -> int:
-    """Place in the paper's sequence, or NOT_IN_PAPER, which is after all; of everything where the paper's BRKGA is not
-    what others are measured against."""
+    """Return the method's position in the paper's order, or NOT_IN_PAPER, which comes last; always NOT_IN_PAPER where
+    the reference is not the paper's BRKGA."""
     row = paper_row(setting) if paper_row(reference) else None
     return NOT_IN_PAPER if row is None else PAPER_ROWS.index(row)
 
 
 def check_column(column: str) -> None:
-    """Raises InputError for a test set that the paper's table 1 does not have; "" stands for none."""
+    """Raise InputError for a test set that the paper's table 1 does not have; "" means none."""
     if column and column not in COLUMNS:
         raise InputError(f"the paper has no test set '{shown(column)}'{did_you_mean(column, COLUMNS)}")

@@ -1,4 +1,4 @@
-"""Placements as rows: a method by its name, what it finds, and what the checker says of that."""
+"""Placements as rows: a method by its name, what it finds, and what the checker reports."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from placewright.verification.checker import check_plan
 
 
 def method_of(solver: str, policies: Sequence[Policy] = ()) -> Method:
-    """The method that a run names. Raises InputError for a solver or policy there is none of."""
+    """Return the method that a run names. Raises InputError for an unknown solver or policy."""
     return make_method(solver.partition(":")[0], policy=policy_of(solver, policies))
 
 
 def policy_of(solver: str, policies: Sequence[Policy] = ()) -> Policy | None:
-    """What guides the method that a run names: the policy after a colon, by name or path, else of the policies the one
-    with its network; None where nothing does, or the policy that is shipped for the problem.
+    """Return the policy that guides the method that a run names: the policy after a colon, by name or path, else the
+    first of the policies that fits the method. None where no policy guides it, or the shipped policy for the problem
+    does.
 
     Raises InputError where there is no such policy.
     """
@@ -38,12 +39,12 @@ def policy_of(solver: str, policies: Sequence[Policy] = ()) -> Policy | None:
 
 
 def plan_row(problem: Problem, label: str, run: Run, policies: Sequence[Policy], optimum: int) -> Row:
-    """Solves and checks. Raises WrongPlanError with what the checker says."""
+    """Solve a problem and check the plan. Raises WrongPlanError with the checker's complaints."""
     policy = policy_of(run.solver, policies)
     method = make_method(run.solver.partition(":")[0], policy=policy)
     began = time.process_time()
     result = method.solve(problem, SearchRun(run.budget, seed=run.seed))
-    # Of the processor, not of the wall: what else the machine does then matters little.
+    # Processor time, not wall time: other load on the machine then matters little.
     seconds = time.process_time() - began
     plan = assemble_plan(problem, result, solver=run.solver, seconds=seconds)
     if complaints := check_plan(plan, problem.graph, problem.time_ns):
@@ -68,8 +69,9 @@ UNKNOWN = "not recorded"
 
 
 def training_of(policy: Policy) -> str:
-    """ "imitation", its family's algorithm ("REINFORCE", say), "imitation, then REINFORCE", that it is a rule, or that
-    its record does not say. Behind a semicolon stands the verdict on its training, where there is one (verdict.py)."""
+    """Describe a policy's training: "imitation", its family's algorithm ("REINFORCE", say), "imitation, then
+    REINFORCE", that it is a rule, or that its record does not say. After a semicolon comes the verdict on its training,
+    where there is one (verdict.py)."""
     if not policy.weights:
         return RULE
     training = policy.record.get("training")

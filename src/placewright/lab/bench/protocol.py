@@ -1,4 +1,4 @@
-"""What a suite is to those who run it, whatever kind of problem it holds: placements or maps to memory levels."""
+"""The interface of a suite, whatever kind of problem it holds: placements or maps to memory levels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from placewright.support.records import same_named
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A solver under its limits, None for none, with one seed. code: of the solver (code_version.py)."""
+    """A solver under its limits (None: unlimited) with one seed. code: digest of the solver's code
+    (code_version.py)."""
 
     solver: str
     evaluations: int | None
@@ -22,7 +23,7 @@ class Run:
     code: str = ""
 
     def key(self, label: str) -> Key:
-        """Of the row this run gives on the instance of that label."""
+        """Return the key of the row that this run gives on the instance with that label."""
         return (label, self.solver, self.evaluations, self.seconds, self.seed)
 
     @property
@@ -31,7 +32,7 @@ class Run:
 
 
 def row_of(found: Any, label: str, run: Run, **values: Any) -> Row:
-    """The row of a plan or map: what it has under the names of columns, and values that only its kind knows."""
+    """Make the row of a plan or map from its attributes named like columns, and values that only its kind knows."""
     of_run = {"solver": run.solver, "seed": run.seed, "code": run.code}
     limits = {"evaluations_limit": run.evaluations, "time_limit_s": run.seconds}
     own = {"graph": label, "num_ops": len(found.ops), "seconds": round(found.seconds, 6), **of_run, **limits, **values}
@@ -39,13 +40,13 @@ def row_of(found: Any, label: str, run: Run, **values: Any) -> Row:
 
 
 class WrongPlanError(Exception):
-    """An independent checker refutes what a method found; the message is what it says."""
+    """An independent checker refutes what a method found; the message is the checker's."""
 
 
 class BenchSuite(Protocol):
-    """Problems by number, and what their kind of problem knows: its solvers, and how a result becomes a row.
+    """Problems by number, and what depends on their kind: its solvers, and how a result becomes a row.
 
-    All raise InputError for a solver or policy there is none of.
+    All raise InputError for an unknown solver or policy.
     """
 
     @property
@@ -57,25 +58,26 @@ class BenchSuite(Protocol):
         ...
 
     def header(self) -> Header:
-        """What results of this suite start with, made now and here."""
+        """Return the header of new results of this suite, with the current time and this processor."""
         ...
 
     def is_limited(self, solver: str) -> bool:
-        """Whether limits and seeds matter to it."""
+        """True if limits and seeds matter to the solver."""
         ...
 
     def policy_of(self, solver: str) -> Policy | None:
-        """What guides it; None where nothing does, or the policy that is shipped for the problem."""
+        """Return the policy that guides the solver; None where none does, or the shipped policy for the problem."""
         ...
 
     def code_of(self, solver: str) -> str:
-        """A digest of what it does with some small problems (code_version.py)."""
+        """Return a digest of what the solver does with some small problems (code_version.py)."""
         ...
 
     def problem_at(self, index: int) -> Any:
-        """A problem, with all that is no part of a method's time. Raises InputError where it cannot be made."""
+        """Make a problem, including all that does not count as a method's time. Raises InputError where it cannot be
+        made."""
         ...
 
     def row(self, problem: Any, label: str, run: Run) -> Row:
-        """Solves and checks a problem of `problem_at`. Raises WrongPlanError with what the checker says."""
+        """Solve a problem of `problem_at` and check the result. Raises WrongPlanError with the checker's complaints."""
         ...

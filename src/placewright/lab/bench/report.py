@@ -23,7 +23,7 @@ from placewright.support.files import make_folder, write_atomically
 
 _logger = logging.getLogger(__name__)
 
-#: By name what makes a table of a result set; a sentence where there is nothing to tell.
+#: Functions by name that make a table of a result set, or return a sentence where there is none.
 TABLES: dict[str, Callable[[ResultSet, Sequence[Summary]], AnyTable | str]] = {
     "1": table_1,
     "3": table_3,
@@ -36,7 +36,7 @@ FIGURES = ("2", "3", "12")
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One result set of a report: its settings and the tables that were asked for."""
+    """One result set of a report: its settings and the requested tables."""
 
     results: ResultSet
     summaries: tuple[Summary, ...]
@@ -44,7 +44,7 @@ class Section:
 
 
 def read_report(folders: Sequence[Path], tables: Collection[str]) -> list[Section]:
-    """Sections with the tables of these names, one per suite; what is left out is logged as warnings.
+    """Return sections with the tables of these names, one per suite; omissions are logged as warnings.
 
     Raises InputError for folders without results and for results that contradict each other.
     """
@@ -67,8 +67,8 @@ def _section(results: ResultSet, tables: Collection[str]) -> Section:
 
 
 def write_tables(sections: Sequence[Section], folder: Path) -> list[Path]:
-    """`SUITE.md` per suite that has tables and `table-NAME.csv` over all suites. Raises InputError when they cannot be
-    written."""
+    """Write `SUITE.md` per suite that has tables and `table-NAME.csv` over all suites. Raises InputError when they
+    cannot be written."""
     make_folder(folder)
     told = [section for section in sections if section.tables]
     files = {f"{section.results.name}.md": markdown(section.results, section.tables) for section in told}
@@ -79,7 +79,7 @@ def write_tables(sections: Sequence[Section], folder: Path) -> list[Path]:
 
 
 def write_figures(sections: Sequence[Section], figures: Collection[str], folder: Path) -> list[Path]:
-    """`SUITE-figure-F.svg` and `.png`; a figure for which there is nothing to draw is left out with a warning.
+    """Write `SUITE-figure-F.svg` and `.png`; a figure for which there is nothing to draw is left out with a warning.
 
     Raises MissingExtraError without matplotlib, InputError when they cannot be written.
     """
@@ -111,7 +111,7 @@ _DRAWN_BY: dict[str, Callable[[ResultSet, Sequence[Summary]], Any]] = {
 
 
 def draw_figure(name: str, results: ResultSet, found: Sequence[Summary]) -> dict[str, bytes] | str:
-    """Files of the figure by suffix, or why there is nothing to draw.
+    """Return the figure's files by suffix, or why there is nothing to draw.
 
     Raises MissingExtraError without matplotlib.
     """

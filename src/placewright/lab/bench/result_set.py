@@ -15,7 +15,7 @@ from placewright.support.fields import placing
 
 @dataclass(frozen=True, kw_only=True)
 class ResultSet:
-    """All rows there are of one suite. header: of the first folder. name: the suite's, unlike any other result set's.
+    """All rows of one suite. header: of the first folder. name: the suite's, unlike any other result set's.
 
     started, processors: of each folder, once each.
     """
@@ -39,7 +39,7 @@ class ResultSet:
         return sorted({row.version for row in self.rows})
 
     def topology_of(self, graph: str) -> str:
-        """The graph that a noisy copy "name~1" was made of; itself where it is none."""
+        """Return the graph that a noisy copy "name~1" was made from; the graph itself where it is not a copy."""
         name, mark, number = graph.rpartition("~")
         return name if mark and number.isdecimal() and self.header.copies else graph
 
@@ -48,7 +48,7 @@ class ResultSet:
 
 
 def read_result_sets(folders: Sequence[Path]) -> tuple[list[ResultSet], list[str]]:
-    """A result set per suite, in the sequence of the folders, and a sentence per thing that was left out.
+    """Return a result set per suite, in the order of the folders, and a sentence per thing that was left out.
 
     Folders of the same suite are taken together. Raises InputError for a folder without results or without rows.
     """
@@ -89,13 +89,13 @@ def _study(name: str, group: Sequence[tuple[Header, list[Row]]], complaints: lis
 
 
 def _sequence(key: Key) -> tuple[str, str, int, float, int]:
-    """One sequence whatever the workers' was, so that sums come out the same to the last bit."""
+    """Sort key that does not depend on the workers' order, so that sums are the same to the last bit."""
     graph, solver, evaluations, seconds, seed = key
     return graph, solver, -1 if evaluations is None else evaluations, -1.0 if seconds is None else seconds, seed
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """The names, those that come again with a number behind; only letters that any file system takes."""
+    """Return the names, repeated ones with a number appended; only characters that any file system accepts."""
     plain = ["".join(c if c.isalnum() or c in "-_" else "-" for c in name)[:100] or "suite" for name in names]
     return [
         name if name not in plain[:index] else f"{name}-{plain[:index].count(name) + 1}"

@@ -1,4 +1,4 @@
-"""What a benchmark keeps: one row per graph, solver, limit and seed, in a file that survives being cut off anywhere."""
+"""Benchmark rows: one per graph, solver, limit and seed, in a file that survives being cut off anywhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def now() -> str:
 
 
 def processor() -> str:
-    """The model of this machine's processor as Linux names it, elsewhere its architecture."""
+    """Return the model of this machine's processor as Linux names it, elsewhere its architecture."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -33,7 +33,7 @@ def processor() -> str:
 SCHEMA_VERSION = 2
 ROWS_NAME, HEADER_NAME, DAMAGED_NAME, STALE_NAME = "rows.jsonl", "run.json", "rows.damaged", "rows.stale"
 
-#: Graph, solver, evaluations limit, time limit and seed: what makes a row the only one of its kind.
+#: Graph, solver, evaluations limit, time limit and seed: together they identify a row.
 Key = tuple[str, str, int | None, float | None, int]
 
 
@@ -41,11 +41,11 @@ Key = tuple[str, str, int | None, float | None, int]
 class Row:
     """One plan, as the harness measured it and the checker confirmed it.
 
-    graph: label in the suite, with "~k" for the k-th noisy copy. num_ops: scheduled ones.
+    graph: label in the suite, with "~k" for the k-th noisy copy. num_ops: scheduled ops.
     evaluations_limit, time_limit_s: None where there was none. seed: 0 for methods that use none.
     objective: step time in ns or peak memory in bytes, as the suite asks. bound: proven, same unit.
-    status, found_by, stopped_because: as in Plan. seconds: of processor time that the method took. code: of the method
-    (code_version.py), or "unknown". trained: how the policy was that guided it; "" for none.
+    status, found_by, stopped_because: as in Plan. seconds: processor time of the method. code: of the method
+    (code_version.py), or "unknown". trained: the training of the policy that guided it; "" for none.
     """
 
     graph: str
@@ -75,10 +75,10 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """What all rows of a folder share.
+    """The properties that all rows of a folder share.
 
     digest: of graphs, machine, objective, control and memory limit; these too, as in a problem. copies: noisy copies
-    per graph. paper: the column of the paper's table 1 that these rows stand beside, "" for none.
+    per graph. paper: the column of the paper's table 1 that these rows are compared with, "" for none.
     started, processor: of the first run into this folder, for the reader's information only.
     """
 
@@ -94,7 +94,7 @@ class Header:
     processor: str
 
     def identity(self) -> dict[str, Any]:
-        """What a run must share to add to the same rows."""
+        """Return the fields that a run must share to add to the same rows."""
         own = asdict(self)
         return {name: value for name, value in own.items() if name not in ("started", "processor", "paper")}
 
@@ -104,7 +104,7 @@ _Record = TypeVar("_Record", Row, Header)
 
 @dataclass(frozen=True, kw_only=True)
 class _Content:
-    """What stands in a file of rows. damaged: lines that are no rows, by their number."""
+    """The content of a file of rows. damaged: lines that are not rows, by line number."""
 
     path: Path
     rows: list[Row] = field(default_factory=list)
@@ -120,7 +120,7 @@ class _Content:
 
 
 class Results:
-    """The rows of one folder, open for more and locked against a second run until they are closed.
+    """The rows of one folder, open for appending and locked against a second run until they are closed.
 
     complaints: a sentence per damaged line that was found and set aside; its row will be made again.
     Raises InputError when the folder cannot be used, is in use or holds other rows.
@@ -143,7 +143,7 @@ class Results:
             raise
 
     def add(self, row: Row) -> None:
-        """Keeps the row on disk. Raises InputError when the disk takes no more; rows added before are kept."""
+        """Write the row to disk. Raises InputError when the disk takes no more; rows added before are kept."""
         if not self._path.exists():
             raise InputError(f"'{shown(self._path)}' was removed while rows were added to it")
         end = self._file.tell()
@@ -158,7 +158,7 @@ class Results:
         self.rows[row.key] = row
 
     def set_aside(self, keys: Collection[Key]) -> None:
-        """Moves the rows of these keys to rows.stale, so that they can be made again."""
+        """Move the rows with these keys to rows.stale, so that they can be made again."""
         stale = [self.rows.pop(key) for key in keys]
         if stale:
             _append(self._path.with_name(STALE_NAME), b"".join(map(_line, stale)))
@@ -171,7 +171,7 @@ class Results:
         os.close(self._lock)
 
     def _take_back(self, end: int) -> None:
-        """Removes what a failed write left behind the last whole row. The buffer is given up with the file."""
+        """Remove what a failed write left after the last whole row. The buffer is given up with the file."""
         descriptor = os.dup(self._file.fileno())
         with suppress(OSError):  # Closing writes the rest of the buffer, which fails for the reason being reported.
             self._file.close()
@@ -180,7 +180,7 @@ class Results:
 
 
 def read_results(folder: str | Path) -> tuple[Header, list[Row], list[str]]:
-    """Header, rows and a sentence per damaged line of a folder, whose rows may be gzipped (`rows.jsonl.gz`).
+    """Return header, rows and a sentence per damaged line of a folder, whose rows may be gzipped (`rows.jsonl.gz`).
 
     Raises InputError when the folder holds no results.
     """
@@ -191,13 +191,13 @@ def read_results(folder: str | Path) -> tuple[Header, list[Row], list[str]]:
 
 
 def _rows_path(folder: Path) -> Path:
-    """The gzipped file where there is no other."""
+    """Return the path of the rows: the gzipped file where there is no plain one."""
     plain, packed = folder / ROWS_NAME, folder / f"{ROWS_NAME}.gz"
     return packed if packed.exists() and not plain.exists() else plain
 
 
 def _claim(folder: Path, header: Header) -> None:
-    """Writes the header, or makes sure that the one there is of the same work."""
+    """Write the header, or check that the existing one is of the same work."""
     path = folder / HEADER_NAME
     if not path.exists():
         if (rows := _rows_path(folder)).exists():
@@ -227,7 +227,7 @@ def _read_header(path: Path) -> Header:
 
 
 def _read_rows(path: Path) -> _Content:
-    """Rows in the file's order, of equal keys the first."""
+    """Read rows in the file's order; of rows with equal keys, keep the first."""
     data = unpack(read_bytes(path), shown(path))
     rows: dict[Key, Row] = {}
     damaged: dict[int, bytes] = {}
@@ -245,14 +245,14 @@ def _read_rows(path: Path) -> _Content:
 
 
 def _row(line: bytes) -> Row:
-    """Raises ValueError or TypeError for a line that no run can have written."""
+    """Parse a line. Raises ValueError or TypeError for one that no run can have written."""
     row = _record(Row, json.loads(line))
-    row.solver.encode()  # No half of a surrogate pair, which a name could not be written with.
+    row.solver.encode()  # No half of a surrogate pair, which cannot be encoded.
     return row
 
 
 def _record(kind: type[_Record], document: object) -> _Record:
-    """The dataclass from a JSON object with exactly its fields. Raises ValueError otherwise."""
+    """Make the dataclass from a JSON object with exactly its fields. Raises ValueError otherwise."""
     if not isinstance(document, Mapping) or set(document) != {one.name for one in fields(kind)}:
         raise ValueError("other keys than expected")
     for one in fields(kind):
@@ -262,7 +262,8 @@ def _record(kind: type[_Record], document: object) -> _Record:
 
 
 def _fits(value: object, kind: str) -> bool:
-    """Whether a JSON value is of one of the kinds in an annotation like "int | None"; no number is below 0 or huge."""
+    """True if a JSON value has a type of an annotation like "int | None"; numbers must be at least 0 and below
+    2**63."""
     accepted = {"str": str, "int": int, "float": int | float, "None": type(None)}
     if isinstance(value, int | float) and not 0 <= value < 2**63:
         return False
@@ -270,7 +271,7 @@ def _fits(value: object, kind: str) -> bool:
 
 
 def _mended(folder: Path) -> _Content:
-    """What the folder holds, after its file of rows was made one of whole rows, not gzipped, that can be added to."""
+    """Read the folder, after repairing its file of rows: only whole rows, not gzipped, so that more can be appended."""
     path = _rows_path(folder)
     content = _read_rows(path) if path.exists() else _Content(path=path)
     if content.damaged:
@@ -281,7 +282,7 @@ def _mended(folder: Path) -> _Content:
 
 
 def _append(path: Path, lines: bytes) -> None:
-    """Keeps the lines behind those that were set aside earlier."""
+    """Append the lines to those that were set aside earlier."""
     before = read_bytes(path) if path.exists() else b""
     write_atomically(path, before + lines)
 

@@ -1,4 +1,4 @@
-"""Runs jobs in workers and keeps every row as it comes; a worker that dies costs one row at most."""
+"""Run jobs in workers and keep every row as it comes; a worker that dies costs one row at most."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from placewright.lab.bench.work import BenchWorker, Failure, Job, Message
 from placewright.lab.processes import ActorLostError, ProcessActor, ProcessActors
 from placewright.support.errors import PlacewrightError, shown
 
-#: How often a run whose worker died is tried.
+#: Number of attempts at a run whose worker dies.
 _ATTEMPTS = 2
 
 OnRow = Callable[[Row], None]
@@ -29,9 +29,9 @@ def plan_runs(
     num_seeds: int,
     codes: Mapping[str, str] | None = None,
 ) -> list[Run]:
-    """Every solver under every limit with every seed, once each; without limits for methods that use neither.
+    """Return every solver under every limit with every seed, once each; without limits for methods that use neither.
 
-    codes: of each solver, which its rows are to name. Raises InputError for a solver there is none of.
+    codes: the code digest of each solver, for its rows. Raises InputError for an unknown solver.
     """
     limits: list[tuple[int | None, float | None]] = [(limit, None) for limit in dict.fromkeys(evaluations)]
     limits += [(None, limit) for limit in dict.fromkeys(seconds)]
@@ -52,7 +52,7 @@ def plan_runs(
 def missing_jobs(
     labels: Sequence[str], instances: Iterable[int], runs: Sequence[Run], have: Iterable[Key]
 ) -> list[Job]:
-    """A job per instance that lacks rows, with the runs it lacks."""
+    """Return a job per instance that lacks rows, with the missing runs."""
     present = set(have)
     jobs = []
     for instance in instances:
@@ -66,15 +66,14 @@ def missing_jobs(
 def stale_keys(
     labels: Sequence[str], instances: Iterable[int], runs: Sequence[Run], rows: Mapping[Key, Row]
 ) -> list[Key]:
-    """Of the rows that these runs would make, those there are of another code."""
+    """Return the keys of existing rows that these runs would make with different code."""
     wanted = {run.key(labels[instance]): run.code for instance in instances for run in runs}
     return [key for key, row in rows.items() if key in wanted and row.code != wanted[key]]
 
 
 @dataclass(kw_only=True, eq=False)
 class _Seat:
-    """A worker with the job it has and the runs of it that are not answered yet, the one at work first. pending: that
-    run's answer."""
+    """A worker with its job and the unanswered runs of it, the current one first. pending: that run's answer."""
 
     worker: ProcessActor
     job: Job | None = None
@@ -83,9 +82,9 @@ class _Seat:
 
 
 class Pool:
-    """So many workers, which are asked run by run, so that the death of one costs no more.
+    """A number of workers, which get one run at a time, so that the death of a worker costs no more.
 
-    Making it and `run` raise InputError when no more workers can be started. arguments: of `BenchWorker`.
+    The constructor and `run` raise InputError when no more workers can be started. arguments: of `BenchWorker`.
     """
 
     def __init__(self, actors: ProcessActors, num_workers: int, *arguments: Any) -> None:
@@ -95,9 +94,9 @@ class Pool:
     def run(
         self, jobs: Sequence[Job], results: Results, on_row: OnRow, on_failure: OnFailure, on_death: OnDeath
     ) -> None:
-        """Works through the jobs. Rows are in `results` when `on_row` hears of them.
+        """Work through the jobs. Each row is in `results` before `on_row` is called.
 
-        Raises InputError when rows cannot be kept any more, a solver's package is missing or the suite unreadable.
+        Raises InputError when rows cannot be kept any more, a solver's package is missing or the suite is unreadable.
         """
         waiting = deque(jobs)
         deaths: Counter[Key] = Counter()
@@ -126,7 +125,7 @@ class Pool:
             self._replace(seat)
 
     def _ready(self) -> tuple[_Seat, Job, ProcessActor]:
-        """One that has answered or died."""
+        """Return a worker that has answered or died, with its job and answer."""
         busy = [
             (seat, seat.job, seat.pending) for seat in self._seats if seat.job is not None and seat.pending is not None
         ]
@@ -141,7 +140,7 @@ class Pool:
 
 
 def _ask(seat: _Seat) -> None:
-    """The next run of its job, or the end of that."""
+    """Ask for the next run of the job, or end the job."""
     if seat.job is None or not seat.unanswered:
         seat.job, seat.pending = None, None
         return
@@ -163,7 +162,7 @@ def _take(seat: _Seat, message: Message, results: Results, on_row: OnRow, on_fai
 def _bury(
     job: Job, unanswered: deque[Run], how: str, deaths: Counter[Key], on_failure: OnFailure, on_death: OnDeath
 ) -> list[Job]:
-    """The job that is left to do after its worker died at the first of its unanswered runs. how: "was killed ..."."""
+    """Return the job that is left after its worker died at the first of its unanswered runs. how: "was killed ..."."""
     fatal = unanswered[0]
     deaths[fatal.key(job.label)] += 1
     if deaths[fatal.key(job.label)] < _ATTEMPTS:

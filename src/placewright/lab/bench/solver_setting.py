@@ -1,4 +1,4 @@
-"""Who takes part in a comparison: a solver under its limits."""
+"""The contestants in a comparison: solvers under their limits."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class SolverSetting:
 
     @property
     def label(self) -> str:
-        """ "brkga 5K", "cp-sat 60 s", "etf"."""
+        """The label, such as "brkga 5K", "cp-sat 60 s" or "etf"."""
         return " ".join(part for part in (self.solver, self.limit) if part)
 
     @property
     def short_label(self) -> str:
-        """The label for little room: of a policy in a file its name, or that of its training's folder."""
+        """The label for little space: for a policy in a file, its name, or that of its training's folder."""
         name, colon, policy = self.solver.partition(":")
         path = PurePath(policy)
         if path.suffix == ".safetensors":
@@ -32,12 +32,12 @@ class SolverSetting:
 
     @property
     def is_heuristic(self) -> bool:
-        """Whether it had no limit: a method that builds a few plans and is done."""
+        """True if the solver had no limit: a method that builds a few plans and is done."""
         return self.evaluations_limit is None and self.time_limit_s is None
 
     @property
     def limit(self) -> str:
-        """ "5K", "60 s", "" without limits."""
+        """The limit, such as "5K" or "60 s"; "" without one."""
         parts = []
         if self.evaluations_limit is not None:
             parts.append(format_evaluations(self.evaluations_limit))
@@ -46,7 +46,7 @@ class SolverSetting:
         return " ".join(parts)
 
 
-#: Stands for whichever heuristic is best on a graph.
+#: Represents whichever heuristic is best on a graph.
 BEST_HEURISTIC = SolverSetting("best heuristic")
 #: Everything on one device, in the best of the simple orders.
 ONE_DEVICE = SolverSetting("single-device")

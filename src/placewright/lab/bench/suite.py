@@ -1,4 +1,4 @@
-"""A suite of placements: graphs, a machine and an objective, as a small TOML file states them (docs/formats.md)."""
+"""A suite of placements: graphs, a machine and an objective, read from a small TOML file (docs/formats.md)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from placewright.support.files import read_text
 
 #: The paper has 99; the labels of many more would not fit into memory.
 _MAX_COPIES = 1_000
-#: Of a number below 2**62.
+#: Digits of a number below 2**62.
 _MAX_DIGITS = 18
 
 
@@ -40,9 +40,9 @@ _MAX_DIGITS = 18
 class Suite(ProblemSet):
     """Problems to measure methods on.
 
-    optima: by label, objectives somebody proved optimal; the rows hold them as bounds.
-    paper: the column of the paper's table 1 this suite stands beside.
-    policies: for the methods that one guides, each takes the one with its network; else the one that is shipped.
+    optima: by label, objectives that have been proved optimal; the rows hold them as bounds.
+    paper: the column of the paper's table 1 that this suite is compared with.
+    policies: for guided methods, each of which takes the one with its network; else the shipped one.
     """
 
     optima: Mapping[str, int] = field(default_factory=dict)
@@ -51,8 +51,8 @@ class Suite(ProblemSet):
 
     @property
     def digest(self) -> str:
-        """Of everything that decides what the rows mean but their seeds, solvers and policies; rows of guided methods
-        say which policy it was, and `bench run` does not mix two."""
+        """A digest of everything that decides what the rows mean, except their seeds, solvers and policies; rows of
+        guided methods name their policy, and `bench run` does not mix two."""
         facts = [*self.facts, *([dict(self.optima)] if self.optima else [])]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
@@ -89,8 +89,8 @@ class Suite(ProblemSet):
 
 
 def read_suite(path: str | Path, devices: str | None = None, dims: Mapping[str, int] | None = None) -> Suite:
-    """The suite of a TOML file, or of graphs that `load_graphs` takes, with sizes of their open dimensions, which get
-    the paper's machine unless `devices` names another.
+    """Read the suite of a TOML file, or make one of graphs that `load_graphs` takes, with sizes for their open
+    dimensions, on the paper's machine unless `devices` names another.
 
     Raises InputError naming the file and what is wrong with it.
     """
@@ -106,7 +106,8 @@ def read_suite(path: str | Path, devices: str | None = None, dims: Mapping[str, 
 
 
 def suite_table(path: Path, devices: str | None, dims: Mapping[str, int] | None) -> dict[str, Any]:
-    """What a TOML file says. Raises InputError where it cannot be read, or does not leave the others open."""
+    """Read the table of a TOML file. Raises InputError where it cannot be read, or where `devices` or `dims` are
+    given."""
     if devices is not None:
         raise InputError(f"'{shown(path)}' is a suite, which says its own devices, so --devices cannot")
     if dims:
@@ -118,7 +119,7 @@ def suite_table(path: Path, devices: str | None, dims: Mapping[str, int] | None)
 
 
 def suite_graphs(fields: Fields, folder: Path) -> GraphSet:
-    """What the key `graphs` names: a source or several, from the suite's folder."""
+    """Load the graphs that the key `graphs` names: one source or several, relative to the suite's folder."""
     named = required("graphs", fields.take("graphs"))
     sources = named if isinstance(named, list) else [named]
     if not sources or not all(isinstance(source, str) and source for source in sources):
@@ -155,7 +156,8 @@ def _suite(fields: Fields, path: Path) -> Suite:
 
 
 def _read_optima(path: Path) -> dict[str, int]:
-    """By label the optimum, of a CSV file with the columns graph and optimum. Raises InputError naming the line."""
+    """Read the optima by label from a CSV file with the columns graph and optimum. Raises InputError naming the
+    line."""
     lines = csv.DictReader(io.StringIO(read_text(path)))
     optima: dict[str, int] = {}
     for line in lines:
@@ -167,7 +169,7 @@ def _read_optima(path: Path) -> dict[str, int]:
 
 
 def _check_labels(labels: Sequence[str]) -> None:
-    """Raises InputError where a graph is named like a noisy copy of another one, as their rows would be mixed up."""
+    """Raise InputError where a graph is named like a noisy copy of another one, as their rows would be mixed up."""
     seen: set[str] = set()
     for label in labels:
         if label in seen:

@@ -1,4 +1,4 @@
-"""The suite that a file states: of maps where it names a chip, else of placements."""
+"""The suite that a file defines: of maps where it names a chip, else of placements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from placewright.lab.bench.suite import Suite, read_suite, suite_table
 
 
 def find_suite(path: str | Path, devices: str | None = None, dims: Mapping[str, int] | None = None) -> Suite | MapSuite:
-    """As `read_suite`, and of maps too. Raises InputError naming the file and what is wrong with it."""
+    """Read a suite as `read_suite` does, or one of maps. Raises InputError naming the file and what is wrong with
+    it."""
     path = Path(path)
     if path.suffix == ".toml":
         table = suite_table(path, devices, dims)

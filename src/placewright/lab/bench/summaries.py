@@ -1,4 +1,4 @@
-"""Who reached what on which graph, and how that compares (REGAL 5.3)."""
+"""Summaries of each solver's results by graph, and comparisons between solvers (REGAL 5.3)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from placewright.support.quantities import counted
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What one solver reached under one limit, by graph.
+    """The results of one solver under one limit, by graph.
 
-    value: mean objective over the seeds whose plan is feasible; graphs without any are left out. seconds: mean over
-    all seeds. num_infeasible: plans over the memory limits, which have no objective. code: that made all of its rows.
-    trained: how the policy that guided it was.
+    value: mean objective over the seeds whose plan is feasible; graphs without any are left out. seconds: mean over all
+    seeds. num_infeasible: plans over the memory limits, which have no objective. code: that made all of its rows.
+    trained: the training of the policy that guided it.
     """
 
     setting: SolverSetting
@@ -41,11 +41,12 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """One solver under one limit against the others. All in percent, by graph; empty where nothing is to compare with.
+    """One solver under one limit, compared with the others. All in percent, by graph; empty where there is nothing to
+    compare with.
 
-    improvement: over the mean of the reference. gap_best: from the least objective anybody reached. gap_bound: from
-    the largest bound anybody proved. gain: over the best heuristic of each graph. share: of what one device takes,
-    which may be over the memory limits.
+    improvement: over the mean of the reference. gap_best: from the least objective that any solver reached. gap_bound:
+    from the largest bound that any solver proved. gain: over the best heuristic of each graph. share: of the objective
+    on one device, which may be over the memory limits.
     """
 
     results: ResultSet
@@ -61,7 +62,7 @@ class Summary:
         return self.entry.setting
 
     def mean(self, values: Mapping[str, float]) -> Mean | None:
-        """With the confidence interval by topology."""
+        """Return the mean with its confidence interval, clustered by topology."""
         return clustered_mean(values, self.results.topology_of)
 
     @cached_property
@@ -70,12 +71,12 @@ class Summary:
 
     @property
     def num_optimal(self) -> int:
-        """Of graphs on which it reaches the largest bound."""
+        """The number of graphs on which the solver reaches the largest bound."""
         return sum(gap <= 100 * self.results.measure.tolerance for gap in self.gap_bound.values())
 
     @property
     def percent_matched(self) -> float | None:
-        """Share of the graphs on which it is at least as good as the reference."""
+        """Percentage of the graphs on which it is at least as good as the reference."""
         if not self.improvement:
             return None
         return 100 * sum(value >= 0 for value in self.improvement.values()) / len(self.improvement)
@@ -86,13 +87,13 @@ class Summary:
         return fmean(self.entry.seconds.values())
 
     def unaugmented_seconds(self) -> tuple[float, float] | None:
-        """Mean and median over the graphs that are no noisy copies."""
+        """Return mean and median seconds over the graphs that are not noisy copies."""
         chosen = [value for graph, value in self.entry.seconds.items() if not self.results.is_copy(graph)]
         return (fmean(chosen), median(chosen)) if chosen else None
 
 
 def summaries(results: ResultSet) -> list[Summary]:
-    """The paper's methods in the paper's sequence, then the others by improvement, the best first.
+    """Return the paper's methods in the paper's order, then the others by improvement, the best first.
 
     Raises InputError when a row contradicts a bound that another one proves, or rows of one solver under one limit were
     made by different code.
@@ -103,7 +104,7 @@ def summaries(results: ResultSet) -> list[Summary]:
 
 
 def best_heuristic(results: ResultSet) -> Summary | None:
-    """That of BEST_HEURISTIC, which takes as long as all heuristics together; None where none ran."""
+    """Return the summary of BEST_HEURISTIC, which takes as long as all heuristics together; None where none ran."""
     entries = _entries(results.rows)
     heuristics = [entry for entry in entries if entry.setting.is_heuristic]
     if not heuristics:
@@ -120,7 +121,7 @@ def best_heuristic(results: ResultSet) -> Summary | None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Bases:
-    """What a summary is made of, by graph: the objectives that others are compared with."""
+    """The objectives that a summary compares with, by graph."""
 
     reference: Mapping[str, float]
     best: Mapping[str, float]
@@ -157,13 +158,13 @@ def _standing(results: ResultSet, entry: Entry, bases: _Bases) -> Summary:
 
 
 def num_proven(results: ResultSet) -> int:
-    """Graphs whose best known objective is proven optimal: it equals the largest bound."""
+    """Count graphs whose best known objective is proven optimal: it equals the largest bound."""
     best, bound = _best_and_bound(results.rows)
     return sum(results.measure.is_optimal(best[graph], bound[graph]) for graph in best)
 
 
 def _best_and_bound(rows: Iterable[Row]) -> tuple[dict[str, int], dict[str, int]]:
-    """By graph, the least objective of a feasible plan and the largest bound, checked against each other."""
+    """Return the least objective of a feasible plan and the largest bound by graph, checked against each other."""
     best: dict[str, Row] = {}
     bound: dict[str, Row] = {}
     for row in rows:
@@ -213,7 +214,8 @@ def _entry(setting: SolverSetting, rows: Sequence[Row]) -> Entry:
 
 
 def _code_of(setting: SolverSetting, rows: Iterable[Row]) -> str:
-    """A mean over rows of different code would be nobody's figure."""
+    """Return the code of the rows. Raises InputError for several codes: a mean over them would describe none of
+    them."""
     count = Counter(row.code for row in rows)
     if len(count) > 1:
         told = " and ".join(f"{counted(number, 'row')} of {shown(code)}" for code, number in count.items())
@@ -225,7 +227,8 @@ def _code_of(setting: SolverSetting, rows: Iterable[Row]) -> str:
 
 
 def _over(values: Mapping[str, float], base: Mapping[str, float], sign: int = 1) -> dict[str, float]:
-    """By how many percent the values are above the base, where it is there and above 0; sign -1: below."""
+    """Return by how many percent the values are above the base (sign -1: below), where the base is there and above
+    0."""
     return {
         graph: sign * 100 * (value - base[graph]) / base[graph]
         for graph, value in values.items()
@@ -234,7 +237,8 @@ def _over(values: Mapping[str, float], base: Mapping[str, float], sign: int = 1)
 
 
 def _sequence(summary: Summary) -> tuple[int, float, float, str]:
-    """The paper's methods by their place there and their limits, the others by improvement, or else by their gap."""
+    """Sort key: the paper's methods by their position there and their limits, the others by improvement, or else by
+    their gap."""
     setting, position = summary.setting, paper_position(summary.setting, summary.results.measure.reference)
     if position < NOT_IN_PAPER:
         return position, setting.time_limit_s or 0.0, setting.evaluations_limit or 0.0, setting.label

@@ -1,4 +1,4 @@
-"""The paper's tables 1 and 3 with our figures beside its own, as columns that are written in several ways."""
+"""The paper's tables 1 and 3 with our figures next to its own, as columns that can be written in several formats."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from placewright.support.quantities import counted, format_time_ns
 
 
 def table_1(results: ResultSet, found: Sequence[Summary]) -> BenchTable[Summary]:
-    """Quality: improvement over the reference, gaps from the best known and from the bound, time."""
+    """Return quality: improvement over the reference, gaps from the best known and from the bound, time."""
     columns = [CONTESTANT, _GRAPHS]
     if any(summary.entry.trained for summary in found):
         columns.insert(1, _TRAINED)
@@ -36,7 +36,7 @@ def table_1(results: ResultSet, found: Sequence[Summary]) -> BenchTable[Summary]
 
 
 def table_3(results: ResultSet, found: Sequence[Summary]) -> BenchTable[Summary]:
-    """Seconds per graph, of graphs that are no noisy copies."""
+    """Return seconds per graph, for graphs that are not noisy copies."""
     columns = [CONTESTANT, _UNAUGMENTED, _MEAN_SECONDS, _MEDIAN_SECONDS]
     if results.header.paper:
         columns.append(_PAPER_SECONDS)
@@ -54,7 +54,7 @@ def _of_graphs(count: int, results: ResultSet) -> str:
 
 
 def _reference_notes(results: ResultSet, found: Sequence[Summary]) -> list[str]:
-    """What to know about the reference, where it did not run on all graphs."""
+    """Return notes on a reference that did not run on all graphs."""
     name = results.measure.reference_name
     reference = next((summary for summary in found if summary.setting == results.measure.reference), None)
     if reference is None or not reference.entry.value:
@@ -66,7 +66,7 @@ def _reference_notes(results: ResultSet, found: Sequence[Summary]) -> list[str]:
 
 
 def _paper_columns(results: ResultSet) -> list[Column[Summary]]:
-    """The paper's improvement and gap on this test set; none where it has no such set."""
+    """Return the paper's improvement and gap on this test set; none where it has no such set."""
     name = results.header.paper
     if not name:
         return []
@@ -94,12 +94,12 @@ def _paper_columns(results: ResultSet) -> list[Column[Summary]]:
 
 
 def _as_printed(percent: float | None) -> str:
-    """As the paper prints percentages."""
+    """Format a percentage as the paper prints it."""
     return "" if percent is None else f"{percent:.2f}"
 
 
 def _time(seconds: float | None) -> str:
-    """Rows keep whole microseconds, and some systems measure in steps of milliseconds."""
+    """Format a time; rows keep whole microseconds, and some systems measure in steps of milliseconds."""
     if seconds is None:
         return ""
     return format_time_ns(round(seconds * 1e9)) if seconds >= 1e-6 else "under 1 us"
@@ -137,7 +137,7 @@ def _matched(results: ResultSet) -> Column[Summary]:
 
 
 def extremes(what: Literal["improvement", "gain"], spare: int) -> list[Column[Summary]]:
-    """Its best and its worst graph."""
+    """Return the columns of a solver's best and worst graph."""
 
     def column(most: str, end: str, pick: Callable[..., float | None]) -> Column[Summary]:
         return Column(

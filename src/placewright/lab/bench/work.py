@@ -1,4 +1,4 @@
-"""What one worker does: solves an instance with one method after another and checks what it finds."""
+"""A benchmark worker: it solves an instance with one method after another and checks what they find."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from placewright.support.errors import InputError, MissingExtraError, Placewrigh
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """All runs that are wanted of one instance, by its index in the suite."""
+    """All runs that are wanted for one instance, by its index in the suite."""
 
     instance: int
     label: str
@@ -25,7 +25,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A run that gives no row, with the reason; run is None where none of the job's can be made."""
+    """A run that gives no row, with the reason; run is None where none of the job's runs can be made."""
 
     label: str
     run: Run | None
@@ -36,13 +36,13 @@ Message = Row | Failure
 
 
 class BenchWorker:
-    """What makes rows in a process of its own. It keeps the problem of the instance that it was asked of last.
+    """Make rows in a process of its own. The worker keeps the problem of its last instance.
 
-    Where a solver's package is missing or the suite cannot be read, what it raises is one sentence, an InputError.
+    Where a solver's package is missing or the suite cannot be read, it raises a one-sentence InputError.
     """
 
     def __init__(self, plugins: Sequence[Path], suite_of: Callable[..., BenchSuite], *arguments: Any) -> None:
-        """The suite is suite_of(*arguments), once the plugins are there that may define what is in it."""
+        """Load the plugins, which may define what is in the suite, and then make the suite: suite_of(*arguments)."""
         try:
             load_plugins(plugins)
             self._suite = suite_of(*arguments)
@@ -51,7 +51,7 @@ class BenchWorker:
         self._instance, self._problem = -1, None
 
     def answer(self, instance: int, label: str, run: Run) -> Message:
-        """The row of a run, or why there is none."""
+        """Return the row of a run, or why there is none."""
         if instance != self._instance:
             self._instance = -1
             try:
@@ -68,5 +68,5 @@ class BenchWorker:
         except PlacewrightError as error:
             return Failure(label=label, run=run, reason=str(error))
         except Exception:
-            # Whatever a method throws is its defect; the other rows are worth having, and the reason is kept.
+            # Any exception is the method's defect; the other rows are still wanted, so the reason is kept.
             return Failure(label=label, run=run, reason=traceback.format_exc().strip())

@@ -11,7 +11,7 @@ from placewright.cli.extensions import Commands, FileKind
 from placewright.lab.commands import bench, datasets, policies, training
 from placewright.lab.memory_levels.command import map_command
 
-#: By command, what to type and what it does.
+#: Example command lines with descriptions, by command.
 EXAMPLES: Mapping[str, Mapping[str, str]] = {
     "map": {
         "placewright map example:resnet50-int8 --chip nnpi -o map.json": "tensors of ResNet-50 to SRAM, LLC and DRAM",

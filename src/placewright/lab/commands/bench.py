@@ -1,4 +1,4 @@
-"""`placewright bench`: methods over suites of graphs, and what came of it."""
+"""`placewright bench`: run methods over suites of graphs, and report the results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from placewright.lab.bench.runner import Pool
     from placewright.lab.bench.work import Job
 
-#: Exit code when rows are missing though the run went to its end.
+#: Exit code when rows are missing although the run went to its end.
 ROWS_MISSING = 1
 _MAX_COMPLAINTS = 5
 
@@ -126,7 +126,8 @@ def run(
 
 
 def _opened(out: Path, suite: BenchSuite, solvers: Sequence[str]) -> Results:
-    """What the folder holds, with warnings of what is odd about it. Raises InputError where it cannot be added to."""
+    """Open the folder's rows, with warnings about anything odd in them. Raises InputError where rows cannot be
+    added."""
     from placewright.lab.bench.rows import Results
 
     results = Results(out, suite.header())
@@ -136,7 +137,7 @@ def _opened(out: Path, suite: BenchSuite, solvers: Sequence[str]) -> Results:
 
 
 def _work(pool: Pool, jobs: list[Job], results: Results) -> int:
-    """Runs the jobs under a progress bar; the number of failures."""
+    """Run the jobs under a progress bar; return the number of failures."""
     from placewright.lab.bench.work import Failure
     from placewright.lab.commands.counting import counting
     from placewright.support.errors import printable
@@ -163,12 +164,12 @@ def _work(pool: Pool, jobs: list[Job], results: Results) -> int:
 
 
 def _parse_limits(evaluations: str | None, time_limit: str | None) -> tuple[list[int], list[float]]:
-    """Numbers of evaluations and seconds. Raises InputError for what is neither."""
+    """Parse numbers of evaluations and seconds. Raises InputError for other text."""
     from placewright.api.arguments import budget
 
     counts, seconds = [], []
     for text in evaluations.split(",") if evaluations is not None else ():
-        # What has more digits is too large, and Python refuses to read thousands of them.
+        # A number with more digits is too large, and Python refuses to read thousands of them.
         is_number = text.strip().isdecimal() and len(text) < 100
         counts.append(budget(int(text) if is_number else shown(text), None, 0).evaluations)
     for text in time_limit.split(",") if time_limit is not None else ():
@@ -186,7 +187,7 @@ def _warn_of_damage(complaints: Sequence[str]) -> None:
 
 
 def _set_stale_aside(results: Results, labels: Sequence[str], instances: Sequence[int], runs: Sequence[Run]) -> None:
-    """Rows that other code made are not kept beside those of this code: they are made again."""
+    """Set rows that other code made aside, so that they are made again by this code."""
     from collections import Counter
 
     from placewright.lab.bench.runner import stale_keys
@@ -202,7 +203,7 @@ def _set_stale_aside(results: Results, labels: Sequence[str], instances: Sequenc
 
 
 def _refuse_other_policies(results: Results, solvers: Sequence[str], suite: BenchSuite) -> None:
-    """Raises InputError where rows that are kept came of another policy than those to come would."""
+    """Raise InputError where kept rows came from another policy than the new rows would."""
 
     for solver in solvers:
         if (policy := suite.policy_of(solver)) is None:

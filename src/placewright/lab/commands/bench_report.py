@@ -1,4 +1,4 @@
-"""`bench report`: the paper's tables and figures of results that `bench run` kept."""
+"""`bench report`: the paper's tables and figures from results that `bench run` kept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from placewright.lab.bench.columns import AnyTable, Column
     from placewright.lab.bench.report import Section
 
-#: Names of solvers are shortened to no less than this before columns are left out.
+#: Names of solvers are shortened to this width at least before columns are left out.
 _LABEL_WIDTH = 20
 
 
@@ -76,7 +76,7 @@ def report(
 
 
 def _chosen(kind: str, names: Sequence[str], known: Collection[str]) -> list[str]:
-    """The names, once each. Raises InputError for one there is none of."""
+    """Return the names, once each. Raises InputError for an unknown one."""
 
     for name in names:
         if name not in known:
@@ -98,7 +98,7 @@ def _parts(section: Section) -> Iterator[RenderableType]:
 
 
 def _grid(bench_table: AnyTable) -> RenderableType:
-    """As many columns as the width has room for; the Markdown file has them all."""
+    """Return a table with as many columns as the terminal has room for; the Markdown file has all columns."""
     from placewright.terminal.tables import table
 
     columns = _fitting(bench_table)

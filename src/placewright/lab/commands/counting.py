@@ -1,4 +1,4 @@
-"""How far a long command is, on stderr: a bar where someone watches, a line a minute where nobody does."""
+"""Progress of a long command on stderr: a bar on a terminal, elsewhere a line a minute."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from placewright.cli.printing import is_quiet, is_watched
 from placewright.support.quantities import counted
 
-#: Called with how many are done and what the last one was.
+#: Called with the number of finished items and the name of the last one.
 Advance = Callable[[int, str], None]
 
 _SECONDS_BETWEEN_LINES = 60.0
@@ -18,7 +18,7 @@ _SECONDS_BETWEEN_LINES = 60.0
 
 @contextmanager
 def counting(total: int, unit: str) -> Iterator[Advance]:
-    """Gives the function to call as the work goes on. unit: what is counted, in the plural."""
+    """Yield a function to call as the work proceeds. unit: what is counted, in the plural."""
     if not is_watched():
         yield _unheard if is_quiet() else _lines(total, unit)
         return
@@ -38,12 +38,12 @@ def counting(total: int, unit: str) -> Iterator[Advance]:
 
 
 def _unheard(done: int, what: str) -> None:
-    """Of --quiet."""
+    """Report nothing, for --quiet."""
 
 
 def _lines(total: int, unit: str) -> Advance:
     last = time.monotonic()
-    # What was done before this began, as where a killed training goes on, took none of its time.
+    # Items that were done before (a killed training that goes on, say) took none of this run's time.
     first: tuple[int, float] | None = None
 
     def advance(done: int, _: str) -> None:

@@ -1,4 +1,4 @@
-"""`placewright policies`: what there is to guide a search with."""
+"""`placewright policies`: lists the policies that can guide a search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the laboratory's commands print with --json, as types that JSON Schemas are made of."""
+"""Types for the JSON output (--json) of the laboratory's commands; JSON Schemas are made from them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from placewright.lab.memory_levels.summary import MapSummary
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
-    """What `policies --json` prints.
+    """The output of `policies --json`.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class BenchReport:
     written: tuple[str, ...]
 
 
-#: By command, that of a group with the group before it; those of the product print this of memory maps.
+#: By command, with the group's name in front; the product's commands print these types for memory maps.
 TYPES: Mapping[str, Any] = {
     "policies": Policies,
     "bench-report": BenchReport,

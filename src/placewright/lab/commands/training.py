@@ -88,7 +88,7 @@ def train(
                 data,
                 configuration,
                 out,
-                # With the folder, so that no plan takes the policy for one that is shipped.
+                # The folder is part of the name, so that no plan mistakes the policy for a shipped one.
                 name=f"{config}/{out.resolve().name}",
                 seed=whole_number("seed", seed, 0, 2**63 - 1),
                 processes=cores,
@@ -106,7 +106,8 @@ def train(
 def _configuration(
     trainings: Mapping[str, TrainingConfiguration], name: str, steps: int | None
 ) -> TrainingConfiguration:
-    """With as many steps as are asked for."""
+    """Return the named configuration, with the number of steps if one is given. Raises InputError for an unknown
+    name."""
     from placewright.support.quantities import whole_number
 
     if name not in trainings:
@@ -119,7 +120,7 @@ def _configuration(
 
 
 def _what_is_kept(out: Path) -> str:
-    """After Ctrl-C: what can be used, and how to go on."""
+    """Say after Ctrl-C what can be used, and how to go on."""
     from placewright.lab.learning.trainer import BEST
 
     usable = f"{out / BEST} is usable" if (out / BEST).exists() else "there is no policy yet"

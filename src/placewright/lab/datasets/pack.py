@@ -1,4 +1,4 @@
-"""One's own graphs as a set: collected, costed, split into train, valid and test, written."""
+"""A user's own graphs as a set: collected, costed, split into train, valid and test, written."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from placewright.machines import load_machine
 from placewright.support.errors import InputError, shown
 from placewright.support.files import locked_folder
 
-#: Fewer graphs than this leave a part without any.
+#: With fewer graphs, a part would be empty.
 _LEAST_TO_SPLIT = 4
 
 
 def pack(
     sources: Sequence[str | Path], out: Path, device: str, dims: Mapping[str, int] | None = None
 ) -> dict[Path, int]:
-    """Writes the graphs of all sources, each as `load_graphs` takes it; how many each file holds.
+    """Write the graphs of all sources, each as `load_graphs` takes it; return the number of graphs in each file.
 
-    out: a file NAME.graphs.gz for one set of all; otherwise a folder, made when missing, for train, valid and test.
+    out: a file NAME.graphs.gz for one set of all; otherwise a folder, created if missing, for train, valid and test.
     device: its roofline and launch give a time to every op that states none, so that the set needs no particular
         machine.
     dims: sizes of open dimensions, as `load_graphs` takes them.
@@ -53,20 +53,20 @@ def pack(
 
 
 def with_launches(machine: Machine) -> Machine:
-    """The machine where an op's time holds its launch, as the papers' machine wants it, which launches nothing."""
+    """Return the machine whose op times include the launch, as the papers' machine, which has no launches, needs it."""
     devices = tuple(replace(device, launches_itself=True, kernel_gap_ns=0) for device in machine.devices)
     return replace(machine, devices=devices)
 
 
 def timed(graph: Graph, machine: Machine) -> Graph:
-    """The graph with every op stating its time on the machine's first device."""
+    """Return the graph with every op stating its time on the machine's first device."""
     time_ns = estimate_costs(graph, machine).time_ns[:, 0].tolist()
     ops = tuple(replace(op, time_ns=time) for op, time in zip(graph.ops, time_ns, strict=True))
     return replace(graph, ops=ops)
 
 
 def _named_apart(graphs: Sequence[tuple[str, Graph]]) -> list[Graph]:
-    """Graphs that share their name get that of their file: exporters name many alike."""
+    """Rename graphs that share their name to that of their file: exporters give many the same name."""
     count = Counter(graph.name for _, graph in graphs)
     named = [graph if count[graph.name] == 1 else replace(graph, name=label) for label, graph in graphs]
     count = Counter(graph.name for graph in named)

@@ -25,7 +25,7 @@ LEAST_FACTOR, MAX_FACTOR = 0.5, 1.5
 
 
 def noisy_copy(graph: Graph, number: int, seed: int) -> Graph:
-    """The graph "NAME~number": the given one with other tensor sizes and op times.
+    """Return the graph "NAME~number": the given one with other tensor sizes and op times.
 
     Every tensor size and every stated op time has its own factor in every copy; an alias has the factor of the tensor
     it aliases, so that views stay views of the same bytes. What was positive stays positive. A copy depends on the
@@ -55,7 +55,7 @@ def _scaled(value: int, factor: float) -> int:
 
 #: The paper's machine: two equal devices, transfers that block and take no time.
 PAPER_MACHINE = "2xideal/free"
-#: What control dependencies mean to sets, suites and trainings that do not say (docs/semantics.md).
+#: The treatment of control dependencies in sets, suites and trainings that state none (docs/semantics.md).
 DEFAULT_CONTROL: ControlMode = "order"
 _NOISE_SEED = 0
 
@@ -64,7 +64,7 @@ _NOISE_SEED = 0
 class ProblemSet:
     """Problems by number.
 
-    graphs, copies: every graph and so many noisy copies of each (REGAL A.1.2). memory_limit_bytes: of every device.
+    graphs, copies: every graph and a number of noisy copies of each (REGAL A.1.2). memory_limit_bytes: of every device.
     memory_share: of the peak of the captured order on one device, another limit of every device.
     """
 
@@ -85,7 +85,7 @@ class ProblemSet:
         ]
 
     def graph(self, index: int) -> Graph:
-        """The graph of an instance. Raises InputError naming the file when it cannot be read."""
+        """Return the graph of an instance. Raises InputError naming the file when it cannot be read."""
         graph = self.graphs[index // (1 + self.copies)]
         copy = index % (1 + self.copies)
         return graph if copy == 0 else noisy_copy(graph, copy, _NOISE_SEED)
@@ -101,13 +101,13 @@ class ProblemSet:
 
     @property
     def facts(self) -> list[object]:
-        """Everything that decides what the problems are, as JSON values; their copies have their own labels."""
+        """Everything that determines the problems, as JSON values; their copies have their own labels."""
         facts: list[object] = [self.graphs.digest, _machine_fact(self.machine), self.objective, self.control]
         return [*facts, self.memory_limit_bytes, *([self.memory_share] if self.memory_share else [])]
 
 
 def _machine_fact(machine: Machine) -> str | dict[str, Any]:
-    """The name where it says everything, else all that a file states of the machine."""
+    """Return the name where it determines the machine, else all that a file states of it."""
     with suppress(InputError):
         if parse_specification(machine.name) == machine:
             return machine.name
@@ -115,7 +115,8 @@ def _machine_fact(machine: Machine) -> str | dict[str, Any]:
 
 
 def spread(num_instances: int, take: int | None) -> Sequence[int]:
-    """Indices of `take` instances at even distances, of all when None: of graphs sorted by size, some of each size."""
+    """Return indices of `take` instances at even distances, or all for None: of graphs sorted by size, some of each
+    size."""
     if take is None or take >= num_instances:
         return range(num_instances)
     return [position * num_instances // take for position in range(take)]

@@ -15,12 +15,13 @@ NUM_BLOCKS, WITHIN_PROBABILITY, ACROSS_PROBABILITY = 4, 0.3, 0.01
 
 
 def erdos_renyi(num_nodes: int, random: Random) -> list[Edge]:
-    """Every pair with the same probability."""
+    """Join every pair with the same probability."""
     return [pair for pair in combinations(range(num_nodes), 2) if random.random() < EDGE_PROBABILITY]
 
 
 def barabasi_albert(num_nodes: int, random: Random) -> list[Edge]:
-    """Each node joins two earlier ones, chosen in proportion to their degree; the first to come joins the first two."""
+    """Join each node to two earlier ones, chosen in proportion to their degree; the first such node joins the first
+    two."""
     edges: list[Edge] = []
     ends: list[int] = []
     chosen = set(range(NEIGHBOURS_JOINED))
@@ -34,7 +35,8 @@ def barabasi_albert(num_nodes: int, random: Random) -> list[Edge]:
 
 
 def watts_strogatz(num_nodes: int, random: Random) -> list[Edge]:
-    """A ring where each node knows its nearest four; each edge may move its far end to any node not yet known."""
+    """Make a ring where each node is joined to its nearest four; each edge may move its far end to any node not yet
+    joined."""
     edges = {
         _pair(node, (node + step) % num_nodes): None
         for step in range(1, RING_NEIGHBOURS // 2 + 1)
@@ -50,7 +52,7 @@ def watts_strogatz(num_nodes: int, random: Random) -> list[Edge]:
 
 
 def stochastic_block_model(num_nodes: int, random: Random) -> list[Edge]:
-    """Four blocks of nearly equal size, dense within and sparse across."""
+    """Make four blocks of nearly equal size, dense within and sparse across."""
     return [
         (first, second)
         for first, second in combinations(range(num_nodes), 2)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from placewright.graph import Graph
 
-#: Which part each of five graphs of neighbouring size goes to. Fives alternate, so that neither part that is measured
+#: The part that each of five graphs of neighbouring size goes to. Fives alternate, so that neither validation nor test
 #: has the larger graphs.
 _FIVES = (("train", "valid", "train", "test", "train"), ("train", "test", "train", "valid", "train"))
 
@@ -24,20 +24,21 @@ class Split:
 
 
 def in_degrees(graph: Graph) -> tuple[int, ...]:
-    """The in-degree sequence, by which the paper tells topologies apart: for every op the number of different tensors
-    it reads that an op produces, plus its control dependencies; ascending, so that the order of ops does not matter."""
+    """Return the in-degree sequence, by which the paper distinguishes topologies: for every op the number of different
+    tensors it reads that an op produces, plus its control dependencies; ascending, so that the order of ops does not
+    matter."""
     return tuple(
         sorted(sum(graph.producer_of[tensor] >= 0 for tensor in set(op.inputs)) + len(op.controls) for op in graph.ops)
     )
 
 
 def topology_of(graph: Graph) -> str:
-    """Digest of the in-degree sequence."""
+    """Return a digest of the in-degree sequence."""
     return hashlib.sha256(json.dumps(in_degrees(graph)).encode()).hexdigest()[:16]
 
 
 def split_by_size(graphs: Sequence[Graph]) -> Split:
-    """Sorts by number of ops and deals every five neighbours 3-1-1, so that the parts have alike sizes."""
+    """Sort by number of ops and divide every five neighbours 3-1-1, so that the parts have similar sizes."""
     parts: dict[str, list[Graph]] = {"train": [], "valid": [], "test": []}
     for place, graph in enumerate(sorted(graphs, key=lambda graph: (len(graph.ops), graph.name))):
         five, position = divmod(place, 5)

@@ -26,20 +26,20 @@ from placewright.support.errors import InputError
 from placewright.support.files import locked_folder
 
 MIN_NODES, MAX_NODES = 50, 200
-#: Probabilities of 0, 1 and 2 outputs; and of a dependency that passes no tensor though it could.
+#: Probabilities of 0, 1 and 2 outputs; and of a dependency without a tensor where one could be passed.
 NUM_OUTPUTS_WEIGHTS = (0.1, 0.8, 0.1)
 CONTROL_PROBABILITY = 0.2
 SIZE_MEAN, SIZE_DEVIATION, TIME_NOISE = 50, 10, 0.1
 
-#: A graph is kept when the many evaluations take this share off the step time that the few reach.
+#: A graph is kept when MANY_EVALUATIONS reduce the step time that FEW_EVALUATIONS reach by this share.
 FEW_EVALUATIONS, MANY_EVALUATIONS, LEAST_GAIN = 1_000, 10_000, 0.18
 #: Parts of 12 in the paper's split: 10,000 / 1,000 / 1,000.
 _PARTS = {"train": 10, "valid": 1, "test": 1}
 
-#: Ten times the paper's would take days to find, and are held in memory until all are found.
+#: Ten times the paper's count; more would take days to find, and all are held in memory until the end.
 MAX_COUNT = 120_000
 
-#: Candidates that are judged together; a few more than are asked for may be judged.
+#: Candidates that are judged together; a few more than requested may be judged.
 _AT_ONCE = 16
 
 OnKept = Callable[[int, int], None]
@@ -48,11 +48,11 @@ OnKept = Callable[[int, int], None]
 def write_synthetic(
     out: Path, count: int, seed: int, on_kept: OnKept | None = None, control: ControlMode = DEFAULT_CONTROL
 ) -> dict[str, Path]:
-    """Writes train, valid and test sets with `count` graphs in all, split 10 : 1 : 1, to a folder that is made if need
-    be; the files by split.
+    """Write train, valid and test sets with `count` graphs in all, split 10 : 1 : 1, to a folder that is created if
+    needed; return the files by split.
 
-    on_kept: called with the number of graphs kept and of candidates seen so far. control: how the search whose gain
-    decides reads control dependencies.
+    on_kept: called with the number of graphs kept and of candidates seen so far. control: the treatment of control
+    dependencies by the search that filters the graphs.
 
     Raises InputError when there are fewer than 12 graphs to split, or too many, or a file cannot be written.
     """
@@ -79,10 +79,10 @@ def _write_parts(out: Path, count: int, seed: int, control: ControlMode, graphs:
 def interesting_graphs(
     seed: int, on_kept: OnKept | None = None, control: ControlMode = DEFAULT_CONTROL
 ) -> Iterator[Graph]:
-    """Random graphs without end, of those a longer search gains on, no two with one topology.
+    """Yield random graphs without end: only those on which a longer search gains, and no two with the same topology.
 
-    Topologies are told apart by their in-degrees, sorted, as the paper tells its TensorFlow graphs apart: two graphs
-    that differ only in the order of their nodes count as one.
+    Topologies are compared by their sorted in-degrees, as the paper does for its TensorFlow graphs: two graphs that
+    differ only in the order of their nodes count as one.
     """
     seen: set[tuple[int, ...]] = set()
     kept = 0
@@ -97,7 +97,7 @@ def interesting_graphs(
 
 
 def _judged(seed: int, control: ControlMode) -> Iterator[tuple[Graph, bool]]:
-    """Every candidate in order with the filter's verdict; searches run on all cores, a few ahead."""
+    """Yield every candidate in order with the filter's verdict; searches run on all cores, a few candidates ahead."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for first in count(step=_AT_ONCE):
             graphs = [random_graph(seed, index) for index in range(first, first + _AT_ONCE)]
@@ -105,9 +105,9 @@ def _judged(seed: int, control: ControlMode) -> Iterator[tuple[Graph, bool]]:
 
 
 def is_interesting(graph: Graph, control: ControlMode = DEFAULT_CONTROL) -> bool:
-    """Whether BRKGA gains at least 18% between 1,000 and 10,000 evaluations on the paper's machine.
+    """True if BRKGA gains at least 18% between 1,000 and 10,000 evaluations on the paper's machine.
 
-    The search is that of REGAL's baseline: with other populations the filter would keep next to nothing or everything.
+    The search is REGAL's baseline: with other populations the filter would keep next to nothing or everything.
     """
     machine = load_machine(PAPER_MACHINE)
     times = np.array([[op.time_ns] * machine.num_devices for op in graph.ops], np.int64)
@@ -120,8 +120,8 @@ def is_interesting(graph: Graph, control: ControlMode = DEFAULT_CONTROL) -> bool
 
 
 def random_graph(seed: int, index: int, scale: int = 1) -> Graph:
-    """Candidate number `index` of a seed, before any filter; its unitless costs stand as bytes and ns. scale: how many
-    times as many nodes as the paper's graphs it has."""
+    """Return candidate number `index` of a seed, before any filter; its unitless costs are read as bytes and ns. scale:
+    number of nodes relative to the paper's graphs."""
     random = Random(f"{seed}/{index}")
     topology = random.choice(list(TOPOLOGIES))
     num_nodes = scale * random.randint(MIN_NODES, MAX_NODES)

@@ -1,1 +1,1 @@
-"""Learners: policies that guide a search, the search they guide, and how they are trained."""
+"""Learners: policies that guide a search, the search they guide, and their training."""

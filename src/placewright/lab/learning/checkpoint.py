@@ -1,4 +1,4 @@
-"""The checkpoint of any training: its state in a file, from which it goes on where it was killed."""
+"""The checkpoint of any training: its state in a file, from which an interrupted training resumes."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from placewright.support.errors import InputError, shown
 from placewright.support.files import read_bytes, write_atomically
 
 _DIGEST_BYTES = 32
-#: What goes wrong where a state is none of ours: it lacks something, or has it in another type or shape.
+#: Errors when a state is not valid: something is missing, or has another type or shape.
 _NO_STATE = (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, EOFError)
 
 S = TypeVar("S")
 
 
 class Checkpoint:
-    """A file of a training's state, behind a digest: many a damaged file would otherwise pass for a state.
+    """A file of a training's state, preceded by a digest: many a damaged file would otherwise pass for a state.
 
-    path: None where nothing is kept. settings: all that decides where the training leads.
+    path: None where nothing is kept. settings: everything that determines the training.
     """
 
     def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
         self._path, self._settings = path, dict(settings)
 
     def write(self, state: Mapping[str, Any]) -> None:
-        """state: numbers, texts, tensors and arrays, and lists and dictionaries of them."""
+        """Write the state: numbers, texts, tensors and arrays, and lists and dictionaries of them."""
         if self._path is None:
             return
         content = io.BytesIO()
@@ -41,9 +41,8 @@ class Checkpoint:
         write_atomically(self._path, hashlib.sha256(written).digest() + written)
 
     def read(self, take: Callable[[dict[str, Any]], S]) -> S | None:
-        """What `take` makes of the state; None where there is no file yet. Raises InputError where the file, or what
-        `take` finds in it, is none of ours, and where it is another training's, naming the first setting that differs.
-        """
+        """Return `take` of the state; None where there is no file yet. Raises InputError where the file, or what `take`
+        finds in it, is not valid, and where it belongs to another training, naming the first setting that differs."""
         if self._path is None or not self._path.exists():
             return None
         data = read_bytes(self._path)
@@ -51,7 +50,7 @@ class Checkpoint:
         if hashlib.sha256(content).digest() != data[:_DIGEST_BYTES]:
             raise self._damaged()
         try:
-            # Of a pickle only numbers, texts and lists of them are made, whatever else it asks for; then it is refused.
+            # Only numbers, texts and lists of them are unpickled; a pickle that asks for anything else is refused.
             found = torch.load(io.BytesIO(content), weights_only=True)
             self._check(found["settings"])
             return take(_unpacked(found["state"]))
@@ -72,7 +71,7 @@ class Checkpoint:
 
 
 def _packed(value: Any) -> Any:
-    """Arrays as tensors, which a file of weights may hold."""
+    """Convert arrays to tensors, which a file of weights may hold."""
     if isinstance(value, np.ndarray):
         return {"array": torch.from_numpy(value)}
     if isinstance(value, Mapping):
@@ -81,7 +80,7 @@ def _packed(value: Any) -> Any:
 
 
 def _unpacked(value: Any) -> Any:
-    """The way back."""
+    """Invert `_packed`."""
     if isinstance(value, dict):
         return value["array"].numpy() if set(value) == {"array"} else {key: _unpacked(e) for key, e in value.items()}
     return [_unpacked(each) for each in value] if isinstance(value, list) else value

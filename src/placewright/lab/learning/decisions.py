@@ -1,4 +1,5 @@
-"""Whether a policy in training decides: how much its decisions differ between ops, and how large its numbers are."""
+"""A measure of whether a policy in training decides: the differences between its decisions on ops, and the size of its
+numbers."""
 
 from __future__ import annotations
 
@@ -12,12 +13,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Decisions:
-    """What a distribution of actions looks like on one graph.
+    """Statistics of a distribution of actions on one graph.
 
     entropy: of all actions of an op, in nats, mean over ops. variation: total variation between the probabilities of an
     op's action and their mean over the ops of the graph, mean over ops and choices: 0 where all ops are decided alike,
     at most 1; None where ops are not decided one by one. state_rms, logit_rms: root mean square of the states and
-    logits behind it; None where it has none. Ops that have one action left to them decide nothing and do not count.
+    logits that it comes from; None where it has none. Ops with one possible action decide nothing and do not count.
     """
 
     entropy: float
@@ -27,8 +28,8 @@ class Decisions:
 
 
 def decisions_of(choices: Sequence[Tensor], states: Tensor | None = None, logits: Tensor | None = None) -> Decisions:
-    """Of logarithms of probabilities, [ops, levels] for each choice of an op; [1, levels] for one that ops share. Minus
-    infinity, in the logits too, stands for a level that an op may not take."""
+    """Return the statistics of log probabilities, [ops, levels] for each choice of an op; [1, levels] for one that ops
+    share. Minus infinity, also in the logits, marks a level that an op may not use."""
     logs = [log[_decides(log)] for log in (choice.detach() for choice in choices)]
     of_ops = [log.exp() for log in logs if len(log) > 1]
     apart = [float((each - each.mean(0)).abs().sum(1).mean()) / 2 for each in of_ops]
@@ -41,13 +42,13 @@ def decisions_of(choices: Sequence[Tensor], states: Tensor | None = None, logits
 
 
 def _decides(log: Tensor) -> Tensor:
-    """By op, whether more than one level is left to it."""
+    """Return by op True if more than one level is left to it."""
     return (~log.isneginf()).sum(1) > 1
 
 
 def mean_decisions(found: Sequence[Decisions]) -> Decisions:
-    """Of several graphs or samples; what one of them lacks the mean lacks, too. Those without a variation, which have
-    one op to decide about at most, do not count for it."""
+    """Return the mean over several graphs or samples; a value that one of them lacks is None. Those without a
+    variation, which have one op to decide about at most, do not count for it."""
     variations = [each.variation for each in found if each.variation is not None]
     return Decisions(
         entropy=sum(each.entropy for each in found) / len(found),
@@ -63,6 +64,6 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _rms(values: Tensor) -> float:
-    """Of those that there are; 0 of none."""
+    """Return the root mean square of the finite values; 0 if there are none."""
     known = values.detach()[~values.isneginf()]
     return float(known.square().mean().sqrt()) if len(known) else 0.0

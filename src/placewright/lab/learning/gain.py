@@ -1,4 +1,5 @@
-"""What a training by rewards gained: what it drew in its last tenth beside its first, on the same graphs."""
+"""The gain of a training by rewards: the rewards of its last tenth compared with those of its first, on the same
+graphs."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """reward: mean over the graphs that both tenths drew, of the later rewards minus the earlier. error: half of its
-    95% confidence interval; copies of a topology count as one."""
+    """A gain. reward: mean over the graphs that both tenths drew, of the later rewards minus the earlier. error: half
+    of its 95% confidence interval; copies of a topology count as one."""
 
     reward: float
     error: float
@@ -32,7 +33,7 @@ class Gain:
 class DrawnRewards:
     """The rewards of the first and of the last tenth of the steps that learn from rewards.
 
-    first_step, steps: where these begin, and where the training ends. copies: of each graph in its set.
+    first_step, steps: the first of these steps, and the end of the training. copies: of each graph in its set.
     """
 
     def __init__(self, first_step: int, steps: int, copies: int) -> None:
@@ -42,12 +43,12 @@ class DrawnRewards:
         self._rows: list[tuple[int, int, float]] = []
 
     def add(self, step: int, graphs: Sequence[int], rewards: Sequence[Sequence[float]]) -> None:
-        """What a step drew. rewards: of the samples of each graph; none where an expert was imitated."""
+        """Add the rewards of a step. rewards: of the samples of each graph; empty where an expert was imitated."""
         if step in self._early or step in self._late:
             self._rows += [(step, graph, fmean(drawn)) for graph, drawn in zip(graphs, rewards, strict=True) if drawn]
 
     def gain(self) -> Gain | None:
-        """None where fewer than two topologies were drawn in both tenths."""
+        """Return the gain; None where fewer than two topologies were drawn in both tenths."""
         early, late = (self._means(steps) for steps in (self._early, self._late))
         found = clustered_mean(
             {f"{graph}": late[graph] - early[graph] for graph in early.keys() & late.keys()},
@@ -63,7 +64,7 @@ class DrawnRewards:
         return {graph: fmean(rewards) for graph, rewards in drawn.items()}
 
     def state(self) -> Float:
-        """[draws, 3], for `restore`."""
+        """Return the rows, [draws, 3], for `restore`."""
         return np.array(self._rows, np.float64).reshape(-1, 3)
 
     def restore(self, state: Float) -> None:
@@ -71,7 +72,7 @@ class DrawnRewards:
 
 
 def gain_of(learned: Mapping[str, Any]) -> Gain | None:
-    """As the record of a policy states it; older ones do not."""
+    """Return the gain in a policy's record; None for older records, which do not state it."""
     if not ("gain" in learned and "gain_error" in learned):
         return None
     return Gain(reward=learned["gain"], error=learned["gain_error"])

@@ -26,13 +26,13 @@ from placewright.support.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class Regal:
-    """400 evaluations of uniform BRKGA are features for the policy (A.2); the rest of the budget is for BRKGA with its
-    proposal, which begins with what the first found where the policy says so. The better of the two is the result.
+    """A search guided by a policy. 400 evaluations of uniform BRKGA give features for the policy (A.2); the rest of the
+    budget is for BRKGA with its proposal, which starts from the first search's best plan where the policy says so. The
+    better of the two plans is the result.
 
-    policy: None for the one that is shipped for the problem's objective and number of devices. family: of the policies
-    that it takes; those of "rule" have no network. network: of a policy that is shipped; "sequence" makes it GAS
-    (section 5.2). search: what draws from the proposal, with the decoder that the policy is for; random search makes it
-    IDRS.
+    policy: None for the shipped one for the problem's objective and number of devices. family: of the policies that it
+    accepts; those of "rule" have no network. network: of a shipped policy; "sequence" makes it GAS (section 5.2).
+    search: draws from the proposal, with the decoder that the policy is for; random search makes it IDRS.
     """
 
     name: str = "regal"
@@ -42,19 +42,19 @@ class Regal:
     search: Brkga | RandomSearch = field(default_factory=Brkga)
 
     def takes(self, policy: Policy) -> bool:
-        """Whether a policy that is given is of its kind: GAS sees a sequence, all others a graph."""
+        """True if a given policy is of its kind: GAS reads a sequence, all others a graph."""
         is_sequence = policy.family == "regal" and policy.configuration.network == "sequence"
         return policy.family == self.family and is_sequence == (self.network == "sequence")
 
     def policy_for(self, problem: Problem) -> RegalPolicy | RulePolicy:
-        """The one that is given, else the one that is shipped. Raises InputError where none is for such a problem."""
+        """Return the given policy, else the shipped one. Raises InputError where none is for such a problem."""
         if self.policy is not None:
             return cast(RegalPolicy | RulePolicy, self.policy)
         return shipped_rule(problem) if self.family == "rule" else shipped_policy(problem, self.network)
 
     def solve(self, problem: Problem, run: SearchRun) -> Result:
-        """As Method.solve. Raises InputError for a budget that features alone would spend, and where no policy fits the
-        problem."""
+        """Solve as `Method.solve` does. Raises InputError for a budget that features alone would spend, and where no
+        policy fits the problem."""
         if run.budget.evaluations <= FEATURE_EVALUATIONS:
             raise InputError(
                 f"a budget of {run.budget.evaluations} evaluations leaves none to search with: "

@@ -1,4 +1,4 @@
-"""What learns: a policy's network, its value function where samples stand alone, and the algorithms over both."""
+"""The learning parts: a policy's network, its value function for single samples, and the algorithms over both."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Float = NDArray[np.float32]
 
 
 class Learner:
-    """Its weights are one row of numbers wherever they travel."""
+    """A learner, whose weights are exchanged as one vector."""
 
     def __init__(self, configuration: TrainingConfiguration, seed: int) -> None:
         torch.manual_seed(seed)
@@ -51,11 +51,12 @@ class Learner:
 
     @property
     def policy_weights(self) -> Weights:
-        """The policy's by name, without the value function's."""
+        """The policy's weights by name, without the value function's."""
         return {name: tensor.numpy().copy() for name, tensor in self.network.state_dict().items()}
 
     def reward(self, environment: Environment, seed: int) -> float:
-        """The best of what the policy answers with: the actions that it would choose, and others that it draws."""
+        """Return the best reward among the policy's answers: the actions that it would choose, and others that it
+        draws."""
         network = cast(Network, self.network)
         seeds = range(seed, seed + self._answers)
         with torch.no_grad():
@@ -67,7 +68,7 @@ class Learner:
     def policy_gradient(
         self, environment: Environment, seeds: Sequence[int], samples: Samples | None = None
     ) -> GradientEstimate:
-        """samples: of an earlier pass, in place of new ones."""
+        """Return the gradient. samples: of an earlier pass, in place of new ones."""
         if samples is None:
             return self._algorithm.gradient(environment, seeds)
         return cast(ReusingAlgorithm, self._algorithm).gradient_again(environment, samples)

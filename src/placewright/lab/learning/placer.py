@@ -1,4 +1,4 @@
-"""Devices by a policy that places ops."""
+"""Placement by a policy that chooses devices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from placewright.support.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class Placer(Baseline):
-    """The policy chooses each op's device; ops start as devices become free, and tensors move where that serves best.
+    """A method in which the policy chooses each op's device; ops start as devices become free, and tensors move where
+    that serves best.
 
     policy: one whose guide is a `Placement`.
     """

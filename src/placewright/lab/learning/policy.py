@@ -1,4 +1,4 @@
-"""What the families of policies share: weights that are those of a network, a title, their file, and what they are
+"""The common part of the families of policies: a network's weights, a title, their file, and the problems they are
 for."""
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ C = TypeVar("C")
 class NetworkPolicy(ABC):
     """A policy whose guides a network makes.
 
-    weights: float32 arrays by the names that the network gives them. record: how it was trained, JSON values. family:
-    name of its `PolicyFamily`. configured_by: the class of its configuration, a frozen dataclass of JSON values.
+    weights: float32 arrays by their names in the network. record: of its training, JSON values. family: name of its
+    `PolicyFamily`. configured_by: the class of its configuration, a frozen dataclass of JSON values.
 
     Raises InputError when the weights are not those of such a network.
     """
@@ -39,7 +39,7 @@ class NetworkPolicy(ABC):
 
     @abstractmethod
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """Of the network's arrays, by name."""
+        """Return the shapes of the network's arrays, by name."""
 
     def __post_init__(self) -> None:
         shapes = self.shapes()
@@ -55,13 +55,13 @@ class NetworkPolicy(ABC):
 
     @classmethod
     def read(cls, *, name: str, configuration: Mapping[str, Any], weights: Weights, record: Mapping[str, Any]) -> Self:
-        """The policy that a file holds. Raises InputError where it is none of the family."""
+        """Return the policy in a file. Raises InputError where it is not of this family."""
         settings = configuration_of(cls.configured_by, configuration)
         return cls(name=name, configuration=settings, weights=weights, record=record)
 
     @cached_property
     def title(self) -> str:
-        """Its name and eight digits of all that decides its guides: two trainings may give one name."""
+        """The name and eight digits of a digest of all that determines its guides: two trainings may use one name."""
         digest = hashlib.sha256(self.settings_in_title().encode())
         for name in sorted(self.weights):
             digest.update(np.ascontiguousarray(self.weights[name], "<f4").tobytes())
@@ -72,11 +72,11 @@ class NetworkPolicy(ABC):
 
     @property
     def called(self) -> str:
-        """What messages call it."""
+        """The policy's name in messages."""
         return f"policy '{shown(self.name)}'"
 
     def check(self, problem: object) -> None:
-        """Raises InputError unless the policy is for such a problem: of its objective and number of devices."""
+        """Raise InputError unless the policy is for such a problem: of its objective and number of devices."""
         own, given = self.configuration, self.placing(problem)
         if (own.objective, own.num_devices) != (given.objective, given.machine.num_devices):
             raise InputError(
@@ -85,14 +85,14 @@ class NetworkPolicy(ABC):
             )
 
     def placing(self, problem: object) -> Problem:
-        """The problem. Raises InputError for the maps of tensors to memory levels."""
+        """Return the problem. Raises InputError for one of mapping tensors to memory levels."""
         if not isinstance(problem, Problem):
             raise InputError(f"{self.called} places ops on devices, and maps no tensors to memory levels")
         return problem
 
 
 def configuration_of(kind: type[C], values: Mapping[str, Any]) -> C:
-    """A policy's configuration, a dataclass, from the JSON values of its file.
+    """Make a policy's configuration, a dataclass, from the JSON values of its file.
 
     Raises InputError naming the first value that is wrong or unknown.
     """

@@ -1,5 +1,5 @@
-"""What a learner is, beside its policy (`placewright.methods.policies`): an environment and an algorithm. Trainer,
-workers, checkpoints, records and policy files know nothing else of it (docs/lab/own-policies.md)."""
+"""The parts of a learner besides its policy (`placewright.methods.policies`): an environment and an algorithm. Trainer,
+workers, checkpoints, records and policy files depend on nothing else (docs/lab/own-policies.md)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from placewright.problem import Problem
 if TYPE_CHECKING:
     from torch import Tensor
 
-#: What a policy decides about each op, int64 [num ops, num choices].
+#: A policy's decisions about each op, int64 [num ops, num choices].
 Actions: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Demonstration:
-    """Actions of an expert, and how much they count, from 0 to 1."""
+    """Actions of an expert, and their weight, from 0 to 1."""
 
     actions: Actions
     weight: float
@@ -37,54 +37,54 @@ class Environment(Protocol):
 
     @property
     def observation(self) -> Any:
-        """What the policy sees of it."""
+        """The policy's view of the problem."""
         ...
 
     def rewards(self, guides: Sequence[Guide], seeds: Sequence[int]) -> list[float]:
-        """Of each guide, drawn from with its seed: minus the objective reached, over that of a reference."""
+        """Return for each guide, drawn from with its seed, minus the objective reached, over that of a reference."""
         ...
 
 
 class DemonstratingEnvironment(Environment, Protocol):
-    """One with an expert, as imitation needs it."""
+    """An environment with an expert, which imitation needs."""
 
     @property
     def demonstration(self) -> Demonstration: ...
 
 
 class ActionDistribution(Protocol):
-    """Of the actions of one observation, by a network in training."""
+    """A distribution of the actions of one observation, by a network in training."""
 
     def sample(self, seed: int) -> Actions: ...
 
     def choose(self, seed: int) -> Actions:
-        """As the policy chooses when it is used: at random, or the likeliest."""
+        """Return actions as the policy chooses them in use: at random, or the likeliest."""
         ...
 
     def evaluate(self, actions: Sequence[Actions]) -> tuple[Tensor, Decisions]:
-        """The logarithm of the probability of each of the actions, [samples]; and how the policy decides."""
+        """Return the log probability of each of the actions, [samples], and statistics of the policy's decisions."""
         ...
 
 
 class Network(Protocol):
-    """A policy in training: a torch.nn.Module that can do this too."""
+    """A policy in training: a torch.nn.Module with these methods."""
 
     def distribution(self, observation: Any) -> ActionDistribution: ...
 
     def guide(self, problem: Problem, observation: Any, actions: Actions) -> Guide:
-        """What the actions stand for."""
+        """Return the guide that the actions represent."""
         ...
 
 
 class ValueFunction(Protocol):
-    """The reward to expect of an observation: a torch.nn.Module called with it."""
+    """The expected reward of an observation: a torch.nn.Module called with it."""
 
     def __call__(self, observation: Any) -> Tensor: ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Samples:
-    """What a policy drew on one problem, for algorithms that learn from it more than once.
+    """The actions that a policy drew on one problem, for algorithms that learn from them more than once.
 
     actions, rewards: of each sample. log_probability: of each decision when it was drawn, float32 [samples, decisions].
     """
@@ -96,11 +96,11 @@ class Samples:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GradientEstimate:
-    """What one problem says about where the weights should go.
+    """The gradient that one problem gives for the weights.
 
-    gradient: of the loss, float32, all weights in one row. rewards: of each sample, none where an expert was imitated.
-    decisions: of the distribution, where actions were drawn or imitated. expected_reward: by the value function, where
-    there is one. samples: where the algorithm can learn from them again.
+    gradient: of the loss, float32, all weights in one vector. rewards: of each sample, none where an expert was
+    imitated. decisions: of the distribution, where actions were drawn or imitated. expected_reward: by the value
+    function, where there is one. samples: where the algorithm can learn from them again.
     """
 
     gradient: NDArray[np.float32]
@@ -112,14 +112,14 @@ class GradientEstimate:
 
 
 class Algorithm(Protocol):
-    """Turns rewards, or demonstrations, into gradients."""
+    """An algorithm that turns rewards, or demonstrations, into gradients."""
 
     def gradient(self, environment: Any, seeds: Sequence[int]) -> GradientEstimate:
-        """From one problem. seeds: of the samples."""
+        """Return the gradient from one problem. seeds: of the samples."""
         ...
 
 
 class ReusingAlgorithm(Algorithm, Protocol):
-    """One that learns from the same samples several times, while the weights change."""
+    """An algorithm that learns from the same samples several times, while the weights change."""
 
     def gradient_again(self, environment: Any, samples: Samples) -> GradientEstimate: ...

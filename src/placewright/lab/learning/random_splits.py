@@ -1,4 +1,4 @@
-"""The control of every policy: a search that begins with random splits of the graph and knows nothing else of it."""
+"""The control of every policy: a search that starts from random splits of the graph and knows nothing else of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from placewright.search.run.result import Result, Solution
 from placewright.search.run.search_run import SearchRun, settings_of
 from placewright.support.errors import InputError
 
-#: Keeps the splits and the search that follows from drawing the same numbers.
+#: Keeps the splits and the search after them from drawing the same numbers.
 _OWN_SEED = 0x5EED_5B117
 _MOST = np.iinfo(np.uint32).max
 
@@ -26,10 +26,10 @@ _MOST = np.iinfo(np.uint32).max
 @dataclass(frozen=True, kw_only=True)
 class RandomSplits:
     """BRKGA whose first individuals are smooth random splits. Each op has a random share of each device, which is
-    smoothed over the graph's edges as a policy's features are, and stands where it is largest. Ops come as they become
-    ready. What a policy or a rule gains beyond this is what it knows of the graph.
+    smoothed over the graph's edges as a policy's features are; the op is on the device with the largest share. Ops run
+    in the order in which they become ready. What a policy or a rule gains beyond this is its knowledge of the graph.
 
-    search: what evolves them, as many as its population, with its decoder.
+    search: evolves the splits, as many as its population, with its decoder.
     """
 
     name: str = "random-splits"
@@ -43,7 +43,7 @@ class RandomSplits:
             )
 
     def solve(self, problem: Problem, run: SearchRun) -> Result:
-        """As Method.solve."""
+        """Solve as `Method.solve` does."""
         splits = random_splits(problem, self.search.population, run.seed ^ _OWN_SEED)
         search = self.search.start(problem, run.seed, chromosomes=splits, threads=run.threads)
         reason = drive(run, search, self.name, first_batch=run.threads)
@@ -53,8 +53,8 @@ class RandomSplits:
 
 
 def random_splits(problem: Problem, count: int, seed: int) -> list[NDArray[np.uint32]]:
-    """So many chromosomes in the layout of the paper's decoder, with each kind of smoothing as often as another.
-    Affinities are sure, ops lose priority in the order in which they become ready, and transfers leave at once."""
+    """Return that many chromosomes in the layout of the paper's decoder, with all kinds of smoothing equally often.
+    Affinities are certain, ops lose priority in the order in which they become ready, and transfers leave at once."""
     core = problem.core
     ready = np.empty(core.num_ops)
     ready[_core.bfs_order(core)] = np.arange(core.num_ops)
@@ -70,5 +70,5 @@ def random_splits(problem: Problem, count: int, seed: int) -> list[NDArray[np.ui
     return [np.concatenate([affinities[:, split].ravel(), priority, transfers]) for split in range(count)]
 
 
-#: In the other decoder that policies are shipped for.
+#: With the other decoder that shipped policies use.
 RANDOM_SPLITS_LAZY = RandomSplits(name="random-splits-lazy", search=Brkga(decoder="lazy"))

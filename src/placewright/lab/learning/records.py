@@ -1,4 +1,4 @@
-"""What a training leaves for people to look at: lines of JSON, and the same for TensorBoard."""
+"""The records of a training for people to read: lines of JSON, and the same for TensorBoard."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _NAME = "metrics.jsonl"
 
 
 class Records:
-    """Opened at a step, lines of later steps are gone: a training that was killed makes them again. lines: all of them,
-    in order."""
+    """Records of a training. Opening them at a step removes lines of later steps, which a resumed training writes
+    again. lines: all of them, in order."""
 
     def __init__(self, out: Path, step: int) -> None:
         self._path = path = out / _NAME
@@ -50,7 +50,7 @@ class Records:
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    """Those that are whole: a kill may cut the last."""
+    """Return the complete lines: a kill may have cut the last."""
     if not path.exists():
         return []
     lines = []

@@ -1,4 +1,4 @@
-"""The policies that come with the package, by name and by what they are for."""
+"""The policies that are part of the package, by name and by the problems they are for."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from placewright.problem import Problem
 from placewright.support.errors import InputError
 
 _FOLDER = Path(__file__).parent / "shipped"
-#: Trained on graphs that nobody plans for; only asked for by name.
+#: Trained on graphs that nobody plans for; used only by name.
 _BY_NAME_ONLY = "runtime-synthetic"
 
 
 def shipped_policy(problem: Problem, network: Network) -> RegalPolicy:
-    """The one with that network for the problem's objective and number of devices, of several the one whose training
-    ended with the best validation. Raises InputError when there is none."""
+    """Return the policy with that network for the problem's objective and number of devices, the one with the best
+    validation if there are several. Raises InputError when there is none."""
     asked = (network, problem.objective, problem.machine.num_devices)
     known = [named_policy(name) for name in shipped_names() if not name.startswith(_BY_NAME_ONLY)]
     fitting = [
@@ -35,20 +35,20 @@ def shipped_policy(problem: Problem, network: Network) -> RegalPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicySummary:
-    """What a shipped policy is for.
+    """A shipped policy and the problems it is for.
 
     Attributes
     ----------
     name
-        What `--policy` takes.
+        Its name for `--policy`.
     objective
         "step-time" or "peak-memory".
     num_devices
-        On how many devices.
+        The number of devices.
     solvers
-        Those that take it.
+        The solvers that use it.
     improvement_percent
-        Over uniform BRKGA at the best validation of its training.
+        The improvement over uniform BRKGA at the best validation of its training.
     """
 
     name: str
@@ -59,7 +59,7 @@ class PolicySummary:
 
 
 def policy_summaries() -> list[PolicySummary]:
-    """Of all that are shipped."""
+    """Return the summaries of all shipped policies."""
     return [
         PolicySummary(
             name=name,
@@ -78,7 +78,7 @@ def shipped_names() -> list[str]:
 
 @cache
 def named_policy(name: str) -> RegalPolicy:
-    """Of one of `shipped_names`."""
+    """Return one of `shipped_names`."""
     policy = read_policy(_FOLDER / f"{name}{SUFFIX}")
     assert isinstance(policy, RegalPolicy)
     return policy

@@ -1,4 +1,4 @@
-"""What is trained, on what, and how: the settings that all trainings share."""
+"""The settings that all trainings share: the policy, the graphs, and the steps."""
 
 from __future__ import annotations
 
@@ -22,40 +22,40 @@ Split = Literal["train", "valid"]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfiguration(ABC):
-    """A training; a family of policies derives its own, which makes its networks and environments.
+    """A training; each family of policies derives its own class, which makes its networks and environments.
 
     Parameters
     ----------
     policy
         Configuration of the policy that is trained, a frozen dataclass of JSON values.
     machine, control
-        What the problems of the graphs are for, and how they read control dependencies.
+        The machine of the problems, and their reading of control dependencies.
     augmentations
         Noisy copies of each graph that may be drawn (REGAL, A.1.2).
     max_ops
-        Of a graph to learn from or to validate on; None for no limit.
+        Most ops of a graph to learn from or to validate on; None for no limit.
     steps, imitation_steps
-        Gradient steps, and how many of them, the first, imitate an expert.
+        Gradient steps, and the number of first steps that imitate an expert.
     batch, samples
-        Graphs in each step, and actions drawn for each graph. Of several each is compared with the mean of the others,
-        one alone with what a value function expects.
+        Graphs in each step, and actions drawn for each graph. Each of several is compared with the mean of the others,
+        a single one with the value function's estimate.
     learning_rate, last_learning_rate
-        Adam's, falling linearly over the steps from the one to the other; None where it stays.
+        Adam's, falling linearly over the steps from the first to the last; None keeps it constant.
     imitation_learning_rate
-        At first, where steps imitate; it falls linearly over them to learning_rate.
+        The initial rate where steps imitate; it falls linearly over them to learning_rate.
     max_grad_norm
-        A longer gradient is cut to it.
+        Larger gradients are clipped to this norm.
     value_weight
-        Of the value function's squared error.
+        Weight of the value function's squared error.
     checkpoint_interval
         Steps from one checkpoint, and from one line of the records, to the next.
     validation_interval, validation_graphs
-        Steps from one validation to the next, and how many graphs it takes.
+        Steps from one validation to the next, and the number of graphs in each.
 
     Raises
     ------
     InputError
-        Where a setting is outside what it may be; the message names it.
+        Where a setting is outside its range; the message names it.
     """
 
     policy: Any
@@ -101,25 +101,26 @@ class TrainingConfiguration(ABC):
 
     @abstractmethod
     def network(self) -> nn.Module:
-        """A fresh one, which is a `Network` too; PyTorch's seed is set."""
+        """Return a new network, which is also a `Network`; PyTorch's seed is set."""
 
     def value_function(self) -> nn.Module:
-        """A fresh one, a `ValueFunction` too, for trainings with one sample of each graph."""
+        """Return a new value function, a `ValueFunction`, for trainings with one sample of each graph."""
         raise InputError("samples is 1; without a value function it must be at least 2")
 
     @property
     def answers(self) -> int:
-        """How many plans a policy answers with, the best of which counts at a validation: the likeliest actions, and
-        others that are drawn."""
+        """The number of plans that a policy answers with: the likeliest actions, and others that are drawn. The best
+        counts at a validation."""
         return 1
 
     @property
     def passes(self) -> int:
-        """How often a step learns from its samples; more than once only with a `ReusingAlgorithm`."""
+        """The number of times that a step learns from its samples; more than 1 only with a `ReusingAlgorithm`."""
         return 1
 
     def algorithm(self, network: Network, networks: nn.Module, value_function: ValueFunction | None) -> Algorithm:
-        """What turns rewards into gradients. networks: the network and the value function, where there is one."""
+        """Return the algorithm that turns rewards into gradients. networks: the network and the value function, if
+        there is one."""
         from placewright.lab.learning.algorithms.reinforce import Reinforce
 
         return Reinforce(
@@ -128,14 +129,15 @@ class TrainingConfiguration(ABC):
 
     @abstractmethod
     def environment(self, problem: Problem, number: int, split: Split) -> Environment:
-        """Of a problem to learn from or to validate on; by its number in the set, which may be a seed."""
+        """Return the environment of a problem to learn from or to validate on. number: in the set, which may be a
+        seed."""
 
     @abstractmethod
     def trained_policy(self, name: str, weights: Weights, record: Mapping[str, Any]) -> Policy:
-        """weights: those of the network, by name."""
+        """Return the trained policy. weights: those of the network, by name."""
 
     def learning_rate_at(self, step: int) -> float:
-        """Of the step after so many."""
+        """Return the learning rate after that many steps."""
         if step < self.imitation_steps:
             done = step / self.imitation_steps
             return self.imitation_learning_rate + (self.learning_rate - self.imitation_learning_rate) * done

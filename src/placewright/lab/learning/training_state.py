@@ -1,4 +1,4 @@
-"""What a training by steps of Adam has between two of them."""
+"""The state of a training with Adam between two steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Float = NDArray[np.float32]
 
 
 class TrainingState:
-    """Weights, what Adam remembers, the number of steps taken and the best validation so far."""
+    """Weights, Adam's state, the number of steps taken and the best validation so far."""
 
     def __init__(self, configuration: TrainingConfiguration, seed: int) -> None:
         self._configuration = configuration
@@ -37,13 +37,13 @@ class TrainingState:
         return found
 
     def policy_weights(self) -> Weights:
-        """The policy's by name, without the value function's."""
+        """Return the policy's weights by name, without the value function's."""
         self._learner.weights = self.weights.copy()
         return self._learner.policy_weights
 
     def learn(self, estimates: Sequence[GradientEstimate], *, ends_step: bool = True) -> float:
-        """One update by Adam along the mean of the gradients, cut to its largest norm; the norm before that. Raises
-        InputError when they are no longer numbers."""
+        """Make one update by Adam along the mean of the gradients, clipped to its largest norm; return the norm before
+        that. Raises InputError when they are no longer numbers."""
         gradient = torch.from_numpy(np.mean([estimate.gradient for estimate in estimates], axis=0, dtype=np.float32))
         norm = float(gradient.norm())
         if not np.isfinite(norm):
@@ -65,14 +65,14 @@ class TrainingState:
         return torch.optim.Adam([self._weights], lr=self._configuration.learning_rate)
 
     def is_best(self, improvement: float) -> bool:
-        """Whether a validation is better than all before it, which is kept in mind."""
+        """Return True if a validation is better than all before it, and remember it."""
         if self.best is not None and improvement <= self.best:
             return False
         self.best = improvement
         return True
 
     def state(self) -> dict[str, Any]:
-        """All that decides how it goes on."""
+        """Return all that determines how the training continues."""
         adam = self._adam.state_dict()
         return {"weights": self._weights.detach(), "adam": adam, "step": self.step, "best": self.best}
 
@@ -84,8 +84,8 @@ class TrainingState:
 
 
 def deciding_settings(configuration: TrainingConfiguration, seed: int, data: Sequence[str]) -> dict[str, Any]:
-    """All that decides where a training leads; how far it goes only where its learning rate depends on that. data:
-    digests of its graphs."""
+    """Return all that determines the result of a training; the number of steps only if its learning rate depends on it.
+    data: digests of its graphs."""
     settings = {**asdict(configuration), "seed": seed, "data": list(data)}
     if configuration.last_learning_rate is None:
         del settings["steps"]

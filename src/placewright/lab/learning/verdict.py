@@ -1,4 +1,5 @@
-"""Whether a training learns, by its records: what stops one that cannot, and what its policy says of it."""
+"""The verdict on a training, from its records: the reason to stop one that cannot learn, and the record of what was
+learned."""
 
 from __future__ import annotations
 
@@ -8,23 +9,23 @@ from typing import Any
 
 from placewright.lab.learning.gain import Gain, gain_of
 
-#: Logits of trainings that learned stay below 20; of those that ended in constants they were 49 and more, and softmax
-#: has no gradient left. States say nothing of that where they are centred and scaled: a training that went on to depend
+#: Logits of trainings that learned stay below 20; in those that ended in constants they were 49 and more, and softmax
+#: has no gradient left. States that are centred and scaled do not show that: a training that later depended
 #: on the op had 491,000 on the way, and logits of 0.2.
 MOST_LOGIT_RMS = 40.0
-#: Below it all ops are decided alike: policies of trainings that failed have 0.000 to 0.017, those that learned by
+#: Below this all ops are decided alike: policies of trainings that failed have 0.000 to 0.017, those that learned by
 #: rewards 0.1 and more, and two that imitate 0.06 (benchmarks/policies/README.md).
 LEAST_VARIATION = 0.02
-#: Of the entropy that the policy began with: below it the policy has made up its mind.
+#: Share of the policy's initial entropy: below it the policy has decided.
 DECIDED_ENTROPY = 0.5
-#: So many lines of the records in a row must say the same.
+#: Number of consecutive lines of the records that must agree.
 LINES = 3
 
 Line = Mapping[str, Any]
 
 
 def reason_to_stop(lines: Sequence[Line]) -> str | None:
-    """Why nothing more can be learned; None where the training may go on. lines: of the records, in order."""
+    """Return why nothing more can be learned; None where the training may go on. lines: of the records, in order."""
     facts = facts_of(lines)
     last = facts[-LINES:]
     if len(last) < LINES:
@@ -38,18 +39,19 @@ def reason_to_stop(lines: Sequence[Line]) -> str | None:
 
 
 def is_constant(line: Line) -> bool:
-    """Whether decisions do not depend on the op."""
+    """True if decisions do not depend on the op."""
     variation = line.get("variation")
     return isinstance(variation, float) and variation < LEAST_VARIATION
 
 
 def facts_of(lines: Sequence[Line]) -> list[Line]:
-    """The lines that tell of decisions. Earlier versions wrote numbers that are none where ops had no choice."""
+    """Return the lines with statistics of decisions. Earlier versions wrote NaN where ops had no choice."""
     return [line for line in lines if isfinite(line.get("entropy", nan))]
 
 
 def what_was_learned(lines: Sequence[Line], stopped: str | None, step: int, gain: Gain | None) -> dict[str, Any]:
-    """For the record of the policy of a step: how its decisions vary, and what the training gained in what it drew."""
+    """Return the record of a policy after a step: the variation of its decisions, and the training's gain in
+    rewards."""
     facts = facts_of(lines)
     found: dict[str, Any] = {"stopped": stopped}
     if facts:
@@ -61,8 +63,9 @@ def what_was_learned(lines: Sequence[Line], stopped: str | None, step: int, gain
 
 
 def verdict_on(learned: Mapping[str, Any]) -> str:
-    """On a training, by what is recorded of it: "learned nothing" where it was stopped or decides alike for every op,
-    "no gain shown" where what it drew at its end is no better than at its beginning by more than noise; "" else."""
+    """Return the verdict on a training from its record: "learned nothing" where it was stopped or decides alike for
+    every op, "no gain shown" where the rewards at its end exceed those at its beginning by no more than noise; ""
+    else."""
     if learned.get("stopped") or is_constant(learned):
         return "learned nothing"
     gain = gain_of(learned)

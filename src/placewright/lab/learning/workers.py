@@ -1,4 +1,4 @@
-"""Workers that roll out and differentiate; the training gives them weights and takes gradients."""
+"""Workers that roll out and differentiate; the training sends them weights and receives gradients."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from placewright.support.modules import PLUGIN_PREFIX, load_file
 
 
 class EnvironmentPool:
-    """Environments by number of the problem, each made once and kept while there is room. Not for several threads.
+    """Environments by number of the problem, each made once and kept while there is room. Not thread-safe.
 
-    make: from a problem and its number. max_ops: those used last are kept, up to so many ops in all.
+    make: from a problem and its number. max_ops: the most recently used are kept, up to that many ops in all.
     """
 
     def __init__(self, problems: ProblemSet, make: Callable[[Problem, int], Environment], max_ops: int) -> None:
@@ -52,15 +52,15 @@ class EnvironmentPool:
         return environment
 
 
-#: By all workers together; some 1,100 bytes each.
+#: Ops kept by all workers together; some 1,100 bytes each.
 MAX_OPS_KEPT = 4_000_000
 Weights = NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutTask:
-    """graph: number among those to learn from. imitates: an expert; otherwise it learns from rewards. seeds: of its
-    samples. samples: those of an earlier pass, to learn from again."""
+    """A task of a worker. graph: number among those to learn from. imitates: learns from an expert, otherwise from
+    rewards. seeds: of its samples. samples: those of an earlier pass, to learn from again."""
 
     graph: int
     imitates: bool
@@ -69,9 +69,9 @@ class RolloutTask:
 
 
 def problem_set_of(folder: Path, split: Split, configuration: TrainingConfiguration) -> ProblemSet:
-    """The graphs of a split on the machine of the training. Raises InputError when there are none."""
+    """Return the graphs of a split on the machine of the training. Raises InputError when there are none."""
     path = folder / f"{split}{SUFFIX}"
-    if not os.path.exists(path):  # which, unlike Path.exists, takes any name
+    if not os.path.exists(path):  # unlike Path.exists, takes any name
         raise InputError(
             f"'{shown(folder)}' has no '{path.name}' to {'learn from' if split == 'train' else 'validate on'}; "
             "`placewright dataset pack` splits your own graphs into such a folder"
@@ -90,13 +90,15 @@ def problem_set_of(folder: Path, split: Split, configuration: TrainingConfigurat
 
 
 def problem_sets_of(folder: Path, configuration: TrainingConfiguration) -> dict[Split, ProblemSet]:
-    """Those to learn from and to validate on, by split. Raises InputError where `problem_set_of` does."""
+    """Return the problem sets to learn from and to validate on, by split. Raises InputError where `problem_set_of`
+    does."""
     splits: tuple[Split, ...] = ("train", "valid")
     return {split: problem_set_of(folder, split, configuration) for split in splits}
 
 
 def graphs_of(problems: ProblemSet, configuration: TrainingConfiguration) -> list[int]:
-    """Numbers of a set's problems, copies included, that are not too large. Raises InputError when all are."""
+    """Return the numbers of a set's problems, including copies, that are not too large. Raises InputError when all
+    are."""
     if (max_ops := configuration.max_ops) is None:
         return list(range(len(problems.labels)))
     small = [index for index in range(len(problems.graphs)) if len(problems.graphs[index].ops) <= max_ops]
@@ -108,7 +110,7 @@ def graphs_of(problems: ProblemSet, configuration: TrainingConfiguration) -> lis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentConfiguration:
-    """A training's settings on their way to another process, where the plugin that defines them may not be loaded yet.
+    """A training's settings as sent to another process, where the plugin that defines them may not be loaded yet.
 
     module, file: where their class is defined. content: pickled.
     """
@@ -131,10 +133,10 @@ class SentConfiguration:
 
 
 class Workers:
-    """So many processes that roll out and differentiate. What they answer does not depend on how many they are.
+    """Processes that roll out and differentiate. Their answers do not depend on the number of processes.
 
-    Both questions raise PlacewrightError when a worker has died, and InputError when a graph cannot be read. weights:
-    float32, all in one row.
+    Both methods raise PlacewrightError when a worker has died, and InputError when a graph cannot be read. weights:
+    float32, all in one vector.
     """
 
     def __init__(
@@ -152,7 +154,7 @@ class Workers:
         return self._all("gradient", weights, tasks)
 
     def improvements(self, weights: Weights, graphs: Sequence[int]) -> list[float]:
-        """Percent by which the policy is better than the reference on each of the graphs to validate on."""
+        """Return by how many percent the policy is better than the reference on each of the graphs to validate on."""
         return self._all("improvement", weights, graphs)
 
     def _all(self, question: str, weights: Weights, jobs: Sequence[Any]) -> list[Any]:

@@ -1,6 +1,6 @@
-"""One device with memory levels, and in which of them every tensor of a network lives (Khadka et al., EGRL, ICLR 2021).
+"""One device with memory levels, and the level of every tensor of a network (Khadka et al., EGRL, ICLR 2021).
 
-A problem family of its own, beside plans.
+A separate problem family, besides plans.
 """
 
 from importlib import import_module

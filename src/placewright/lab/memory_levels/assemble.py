@@ -1,4 +1,4 @@
-"""From a solver's result to the map: times each op, and says what each tensor saves."""
+"""Assembly of a map from a solver's result: the time of each op, and the time that each tensor saves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def assemble_map(
     seconds: float,
     options: Mapping[str, Any] | None = None,
 ) -> MemoryMap:
-    """The map of a result. options: of the run, JSON values; they become part of its configuration."""
+    """Return the map of a result. options: of the run, JSON values; they become part of its configuration."""
     of_rules = {name: problem.evaluate_one(rule(problem)) for name, rule in COMPILERS.items()}
     best_rule = min(of_rules, key=lambda name: of_rules[name][0])
     compiler_ps, _, compiler = of_rules[best_rule]
@@ -88,7 +88,8 @@ def _tensors(problem: MemoryProblem, levels: Levels, compiler: Levels) -> tuple[
 
 
 def saved_by_each(problem: MemoryProblem, levels: Levels, other: Levels) -> Int64:
-    """Per tensor what the latency would be more, were it alone where `other` has it, whether or not it fits there."""
+    """Return by tensor how much longer the latency would be if it alone were where `other` has it, whether or not it
+    fits."""
     changed = np.flatnonzero(levels != other)
     if not len(changed):
         return np.zeros(problem.num_tensors, np.int64)

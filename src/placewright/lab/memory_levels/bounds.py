@@ -1,20 +1,20 @@
-"""What no map can be faster than."""
+"""A lower bound on the latency of every map."""
 
 from __future__ import annotations
 
 from placewright.lab.memory_levels.problem import MemoryProblem
 
-#: Said of a bound that would hold for each op alone.
+#: The reason of a bound that would hold for each op alone.
 ALONE = "every op has the memories to itself"
-#: Said of one that a solver of mixed-integer programs proved.
+#: The reason of a bound that a solver of mixed-integer programs proved.
 PROGRAM = "proven by the program over the configurations of ops"
 
 
 def alone_bound(problem: MemoryProblem) -> int:
-    """Sum over the ops of what each takes at least, whatever the other ops need.
+    """Sum the least time of each op, whatever the other ops need.
 
-    That is its computation; what its bytes take when they are spread over all ports; and what each of its tensors takes
-    in the fastest level that could hold it alone.
+    That is its overhead plus the longest of: its computation; the time of its bytes when they are spread over all
+    ports; and the time of each of its tensors in the fastest level that could hold it alone.
     """
     total = 0
     for op in range(problem.num_ops):
@@ -23,7 +23,8 @@ def alone_bound(problem: MemoryProblem) -> int:
 
 
 def _least_traffic_ps(problem: MemoryProblem, op: int) -> int:
-    """The ports together move at most the sum of their rates; each tensor takes at least its time at the fastest."""
+    """Return the longest of: the network's inputs from the slowest level, all bytes at the sum of the ports' rates, and
+    each tensor at its fastest level."""
     uses = slice(int(problem.use_begin[op]), int(problem.use_begin[op + 1]))
     levels = problem.chip.levels
     fixed = levels[-1].transfer_ps(int(problem.fixed_bytes[op]))
@@ -35,7 +36,8 @@ def _least_traffic_ps(problem: MemoryProblem, op: int) -> int:
 
 
 def _alone_ps(problem: MemoryProblem, use: int) -> int:
-    """Of a use, were its tensor alone on the chip. Fetched early, it is read from two levels: no time is sure."""
+    """Return the time of a use if its tensor were alone on the chip. A prefetched one is read from two levels: 0 is the
+    bound."""
     if problem.use_is_early[use] and problem.chip.has_prefetch:
         return 0
     held, size = int(problem.size_bytes[problem.use_tensor[use]]), int(problem.use_bytes[use])

@@ -1,7 +1,7 @@
 """An independent, slow check of a map: its tensors, times and memory from the graph and the chip alone.
 
-It shares the model with the core (docs/lab/memory-levels.md) and no code but the formulas of what an op computes and
-the bound that no map is below, which is made anew.
+It shares the model with the core (docs/lab/memory-levels.md) and no code, except the formulas for an op's work and the
+lower bound, which is computed anew.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from placewright.lab.memory_levels.work import compute_ps, work_of
 from placewright.support.errors import shown
 from placewright.support.quantities import format_bytes
 
-#: That of programs: a bound within a millionth proves a map optimal.
+#: The tolerance of programs: a bound within a millionth proves a map optimal.
 _TOLERANCE = 1e-6
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 _MAX_COMPLAINTS = 20
@@ -29,8 +29,8 @@ _MAX_COMPLAINTS = 20
 
 @dataclass(kw_only=True)
 class _Held:
-    """A tensor as the check sees it: what it takes, when it is held, how many bytes of it each op moves, and which ops
-    overwrite it, where it is a weight."""
+    """A tensor in the check: its size, when it is held, how many bytes of it each op moves, and, for a weight, which
+    ops overwrite it."""
 
     size: int = 0
     is_weight: bool = False
@@ -41,7 +41,7 @@ class _Held:
 
 
 def check_map(found: MemoryMap, graph: Graph) -> list[str]:
-    """What of the map is not as it says, one sentence each; none where all is."""
+    """Return what is wrong with the map, one sentence each; an empty list where all is right."""
     return list(_complaints(found, graph))[:_MAX_COMPLAINTS]
 
 
@@ -73,9 +73,9 @@ def _complaints(found: MemoryMap, graph: Graph) -> Iterator[str]:
 
 
 def _tensors(graph: Graph, ops: list[Op], chip: Chip) -> tuple[dict[str, _Held], list[int]]:
-    """By name what is mapped; and per op the bytes of the network's inputs that it reads."""
+    """Return the tensors to map by name, and per op the bytes of the network's inputs that it reads."""
     activations: dict[int, _Held] = {}
-    # Of each parameter the ops that use it under whatever name, each with the bytes it writes there.
+    # For each parameter the ops that use it under any name, each with the bytes it writes there.
     used: defaultdict[int, dict[int, int]] = defaultdict(dict)
     fixed = [0] * len(ops)
     inputs = {tensor for op in graph.ops if op.kind == "input" for tensor in op.outputs}
@@ -112,7 +112,7 @@ def _tensors(graph: Graph, ops: list[Op], chip: Chip) -> tuple[dict[str, _Held],
 
 
 def _weights(graph: Graph, ops: list[Op], chip: Chip, used: Mapping[int, Mapping[int, int]]) -> dict[str, _Held]:
-    """Parameters and constants; those that the same ops use are one, named after the largest."""
+    """Return parameters and constants; those that the same ops use are one tensor, named after the largest."""
     groups: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
     for tensor in sorted(used):
         groups[tuple(used[tensor])].append(tensor)
@@ -135,13 +135,14 @@ def _weights(graph: Graph, ops: list[Op], chip: Chip, used: Mapping[int, Mapping
 
 
 def _touched(graph: Graph, op: Op) -> list[int]:
-    """What an op reads, and what it overwrites without reading it."""
+    """Return the tensors that an op reads or overwrites without reading."""
     aliases = [graph.tensors[tensor].alias_of for tensor in op.outputs]
     return [*op.inputs, *(alias for alias in aliases if alias is not None and alias not in op.outputs)]
 
 
 def _source(graph: Graph, tensor: int) -> int:
-    """The smallest tensor along a chain of views, the earliest of equals; the parameter where the chain ends at one."""
+    """Return the smallest tensor along a chain of views, the earliest among equals; the parameter where the chain ends
+    at one."""
     chain = [tensor]
     while (producer := graph.producer_of[chain[-1]]) >= 0 and graph.ops[producer].kind == "view":
         parent = graph.tensors[chain[-1]].alias_of
@@ -191,7 +192,7 @@ def _wrong_times(
     levels: Mapping[str, int],
     name: str,
 ) -> Iterator[str]:
-    """Where the times of ops, or their sum, are not what the map says."""
+    """Report times of ops, or their sum, that differ from the map's."""
     times = _times(found.chip, graph, ops, tensors, fixed, levels)
     is_map = name == "the map"
     for op, time in zip(found.ops, times, strict=True):
@@ -211,7 +212,7 @@ def _times(
     fixed: list[int],
     levels: Mapping[str, int],
 ) -> list[int]:
-    """Per op its overhead and the longest of its computation and its ports, after what was fetched early."""
+    """Return per op its overhead plus the longest of its computation and its ports, less what was prefetched."""
     uses: list[list[str]] = [[] for _ in ops]
     for name, held in tensors.items():
         for op in held.moved:
@@ -247,12 +248,13 @@ def _times(
 
 
 def _comes_early(held: _Held, number: int) -> bool:
-    """Whether it can be fetched while the op before runs: not where that op, or the op itself, overwrites it."""
+    """True if it can be fetched while the previous op runs: a weight that neither that op nor the op itself
+    overwrites."""
     return held.is_weight and number not in held.overwritten and number - 1 not in held.overwritten
 
 
 def _fetch(chip: Chip, ports: list[int], wanted: list[int], idle: list[int], room: int) -> int:
-    """Moves weights to the fastest level while the op before runs, changing the ports; how many bytes."""
+    """Move weights to the fastest level while the previous op runs, changing the ports; return the number of bytes."""
     total = 0
     for index in range(len(chip.levels) - 1, 0, -1):
         level = chip.levels[index]
@@ -267,7 +269,7 @@ def _fetch(chip: Chip, ports: list[int], wanted: list[int], idle: list[int], roo
 
 
 def _within(level: MemoryLevel, time_ps: int) -> int:
-    """Bytes that a level delivers in a time."""
+    """Return the bytes that a level delivers in a time."""
     return int(Fraction(max(0, time_ps) * 2**20, level.inverse_rate))
 
 
@@ -277,7 +279,8 @@ def _room(chip: Chip, tensors: Mapping[str, _Held], levels: Mapping[str, int], o
 
 
 def _wrong_bound(found: MemoryMap, graph: Graph) -> Iterator[str]:
-    """The bound of ops alone is made anew; what a program proved is no less, and the caller says it is unchecked."""
+    """Check the bound of ops alone; a bound that a program proved must not be less, and the caller reports it as
+    unchecked."""
     own = alone_bound(make_memory_problem(graph, found.chip))
     if found.bound_reason not in (ALONE, PROGRAM):
         yield f"the bound's reason, '{shown(found.bound_reason)}', is none that is known"

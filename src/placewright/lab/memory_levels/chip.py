@@ -1,4 +1,4 @@
-"""A chip: how fast it computes, and its memory levels from the fastest to the slowest."""
+"""A chip: its speed of computation, and its memory levels from the fastest to the slowest."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from itertools import pairwise
 from placewright.support.errors import InputError, shown
 from placewright.support.quantities import QUANTITY_LIMIT
 
-#: The core packs what it keeps per level into a few words.
+#: The core packs its data per level into a few words.
 MAX_LEVELS = 8
 PS_PER_SECOND = 10**12
-#: Times per byte are held in units of 2^-20 ps.
+#: Times per byte are in units of 2^-20 ps.
 RATE_SHIFT = 20
 
 
@@ -23,15 +23,15 @@ class MemoryLevel:
     Attributes
     ----------
     name
-        What people call it: "SRAM".
+        Its usual name: "SRAM".
     capacity_bytes
-        What tensors may take there together; 0 for a level that cannot be used.
+        The most bytes of tensors that it can hold; 0 for a level that cannot be used.
     bandwidth_bytes_per_s
-        Of its port, which everything that moves to or from the level shares.
+        Of its port, which all transfers to and from the level share.
     latency_ns
-        Passes once per op before the first byte comes.
+        Time once per op before the first byte arrives.
     is_prefetched
-        Whether weights that live there may be fetched to the fastest level while the op before runs.
+        True if weights in this level may be fetched to the fastest level while the previous op runs.
     """
 
     name: str
@@ -42,11 +42,11 @@ class MemoryLevel:
 
     @property
     def inverse_rate(self) -> int:
-        """Time per byte in units of 2^-20 ps, rounded up."""
+        """The time per byte in units of 2^-20 ps, rounded up."""
         return max(1, -(-(PS_PER_SECOND << RATE_SHIFT) // int(self.bandwidth_bytes_per_s)))
 
     def transfer_ps(self, size_bytes: int) -> int:
-        """Time that so many bytes take, rounded up."""
+        """Return the time of a transfer of that many bytes, rounded up."""
         return (size_bytes * self.inverse_rate + (1 << RATE_SHIFT) - 1) >> RATE_SHIFT
 
 
@@ -57,7 +57,7 @@ class Chip:
     Attributes
     ----------
     name
-        Of the preset or file.
+        Name of the preset or file.
     levels
         From the fastest to the slowest.
     mac_rate
@@ -65,11 +65,11 @@ class Chip:
     vector_rate
         Elements per second of its vector units.
     op_overhead_ns
-        What every op takes beside.
+        Additional time of every op.
     float_bytes
         Bytes of an element of a floating-point tensor on the chip, which may quantise; None for those of the graph.
     description, source, assumptions
-        What the chip is, where its numbers come from, and which of them nobody published.
+        Descriptions of the chip, of the source of its numbers, and of those that nobody published.
     """
 
     name: str

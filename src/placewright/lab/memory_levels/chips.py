@@ -1,4 +1,4 @@
-"""Chips by name, from chips.toml, and chips that people describe in a TOML file of their own."""
+"""Chips by name, from chips.toml, and chips that users describe in a TOML file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from placewright.support.files import read_text
 
 
 def load_chip(name: str | Path) -> Chip:
-    """The chip of a preset's name, or of a TOML file.
+    """Return the chip of a preset's name, or of a TOML file.
 
     Raises InputError that suggests the nearest preset, or names the file and what is wrong in it.
     """
@@ -49,7 +49,7 @@ def _presets() -> Mapping[str, Chip]:
 
 
 def _chip_of(name: str, table: Mapping[str, Any], presets: Mapping[str, dict[str, Any]]) -> Chip:
-    """The chip of a table, which may give it another name."""
+    """Return the chip of a table, which may give it another name."""
     fields = Fields(_extended(table, presets))
     levels = required("levels", fields.rows("levels"))
     assumptions = fields.rows("assumptions") or []
@@ -69,7 +69,7 @@ def _chip_of(name: str, table: Mapping[str, Any], presets: Mapping[str, dict[str
 
 
 def _extended(table: Mapping[str, Any], presets: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """The table with what the preset that it extends says besides, and so on."""
+    """Return the table with the values of the preset that it extends, recursively, where it has none of its own."""
     own = dict(table)
     base = own.pop("extends", None)
     if base is None:

@@ -1,6 +1,6 @@
-"""Rules by which a compiler would map tensors: the fastest of them is what a map is compared with.
+"""Rules by which a compiler would map tensors; a map is compared with the fastest of them.
 
-The native compiler of the NNP-I is not public. H6 stands for it: activations have the SRAM, weights have the LLC.
+The native compiler of the NNP-I is not public. H6 is used in its place: activations use the SRAM, weights the LLC.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from placewright.lab.memory_levels.problem import Levels, MemoryProblem
 
 
 class Occupancy:
-    """What is placed so far; tensors that are not placed take nothing."""
+    """The occupancy of levels while tensors are placed; tensors that are not placed take nothing."""
 
     def __init__(self, problem: MemoryProblem) -> None:
         self.problem = problem
@@ -23,7 +23,7 @@ class Occupancy:
         self._capacity = [level.capacity_bytes for level in problem.chip.levels]
 
     def fits(self, tensor: int, level: int) -> bool:
-        """Whether a tensor fits beside what is placed; the slowest level is never full."""
+        """True if a tensor fits together with the placed ones; the slowest level is never full."""
         problem = self.problem
         if level == problem.num_levels - 1:
             return True
@@ -31,19 +31,19 @@ class Occupancy:
         return int(held.max()) + int(problem.size_bytes[tensor]) <= self._capacity[level]
 
     def place(self, tensor: int, level: int) -> None:
-        """Counts a tensor, which was not placed before."""
+        """Place a tensor that was not placed before."""
         problem = self.problem
         self._in_use[level, problem.first[tensor] : problem.last[tensor] + 1] += problem.size_bytes[tensor]
         self.levels[tensor] = level
 
     def place_first_fitting(self, tensor: int, levels: range | tuple[int, ...]) -> None:
-        """Places a tensor into the first of the levels that it fits into, else into the slowest."""
+        """Place a tensor into the first of the levels that it fits into, else into the slowest."""
         fitting = (level for level in levels if self.fits(tensor, level))
         self.place(tensor, next(fitting, self.problem.num_levels - 1))
 
 
 def in_order(problem: MemoryProblem) -> Levels:
-    """H0: tensor by tensor in order, each into the fastest level that it fits into beside those before it."""
+    """H0: place tensors in order, each into the fastest level with room left."""
     occupancy = Occupancy(problem)
     for tensor in range(problem.num_tensors):
         occupancy.place_first_fitting(tensor, range(problem.num_levels))
@@ -51,8 +51,8 @@ def in_order(problem: MemoryProblem) -> Levels:
 
 
 def spilling(problem: MemoryProblem) -> Levels:
-    """H1: activations in order into the fastest level, then into the slower ones; then weights in order into whatever
-    level but the fastest has room for them."""
+    """H1: place activations in order into the fastest level, then into the slower ones; then place weights in order,
+    each into the first level with room, except the fastest."""
     occupancy = Occupancy(problem)
     for tensor in _of_role(problem, weights=False):
         occupancy.place_first_fitting(tensor, range(problem.num_levels))
@@ -62,8 +62,8 @@ def spilling(problem: MemoryProblem) -> Levels:
 
 
 def partitioned(problem: MemoryProblem) -> Levels:
-    """H6: activations in order into the fastest level, else into the slowest; then weights in order into the levels
-    between, but for tables of which only some rows are looked up, else into the slowest."""
+    """H6: place activations in order into the fastest level, else into the slowest; then place weights in order into
+    the levels between, except tables of which only some rows are looked up, else into the slowest."""
     occupancy = Occupancy(problem)
     for tensor in _of_role(problem, weights=False):
         occupancy.place_first_fitting(tensor, (0,))
@@ -77,9 +77,9 @@ def _of_role(problem: MemoryProblem, *, weights: bool) -> list[int]:
     return [int(tensor) for tensor in np.flatnonzero(problem.is_weight == weights)]
 
 
-#: By the names under which solvers and rows of the benchmark know them.
+#: By the names that solvers and rows of the benchmark use.
 COMPILERS: Mapping[str, Callable[[MemoryProblem], Levels]] = MappingProxyType(
     {"h0": in_order, "h1": spilling, "h6": partitioned}
 )
-#: The one that stands for the native compiler, in rewards and in the rows of the benchmark.
+#: The rule used in place of the native compiler, in rewards and in the rows of the benchmark.
 BASELINE = "h6"

@@ -1,4 +1,4 @@
-"""Why a map takes what it takes, and what moved."""
+"""An explanation of a map: the parts of its latency, the use of its levels, and the tensors that moved."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class LevelUse:
     Attributes
     ----------
     name
-        Of the level.
+        Name of the level.
     capacity_bytes
-        What it holds.
+        Its capacity.
     peak_bytes, compiler_peak_bytes
         The most in use, with the map and with the compiler's.
     weight_bytes, activation_bytes
-        Of all tensors that lie there; activations need not be there at the same time.
+        Of all tensors in the level; activations need not be there at the same time.
     num_tensors
-        How many.
+        Number of those tensors.
     """
 
     name: str
@@ -38,16 +38,16 @@ class LevelUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorMove:
-    """A tensor that lies elsewhere than the compiler has it.
+    """A tensor whose level differs from the compiler's.
 
     Attributes
     ----------
     name, op
-        Of the tensor, and of the op it belongs to.
+        Name of the tensor, and of the op it belongs to.
     is_weight
-        Whether it is held all the time.
+        True if it is held all the time.
     size_bytes
-        What it takes.
+        Size in its level.
     from_level, to_level
         Names of the levels: the compiler's, the map's.
     saved_ps
@@ -65,22 +65,22 @@ class TensorMove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapExplanation:
-    """What a map consists of.
+    """The parts of a map's latency, and the tensors that moved.
 
     Attributes
     ----------
     compute_ps, overhead_ps, waiting_ps
         Parts of the latency: computation, launches, and waiting for memory beyond the computation.
     bound_ops
-        How many ops wait for memory longer than they compute.
+        Number of ops that wait for memory longer than they compute.
     levels
-        Their use.
+        The use of each level.
     transitions
-        By the compiler's level and the map's, bytes of tensors.
+        Bytes of tensors, by the compiler's level and the map's.
     moves
-        Those that save the most, and those that cost the most, in this order.
+        The moves that save the most, and those that cost the most, in this order.
     num_moves
-        How many tensors lie elsewhere.
+        Number of tensors whose level differs from the compiler's.
     """
 
     compute_ps: int
@@ -94,7 +94,7 @@ class MapExplanation:
 
 
 def explain_map(found: MemoryMap) -> MapExplanation:
-    """Tell what a map consists of."""
+    """Explain what a map consists of."""
     moved = sorted((t for t in found.tensors if t.level != t.compiler_level), key=lambda t: -t.saved_ps)
     told = moved if len(moved) <= _MAX_MOVES else [*moved[: _MAX_MOVES - 3], *moved[-3:]]
     overhead = found.chip.op_overhead_ns * 1000
@@ -112,7 +112,7 @@ def explain_map(found: MemoryMap) -> MapExplanation:
 
 
 def transitions(found: MemoryMap) -> tuple[tuple[int, ...], ...]:
-    """Bytes of tensors by the compiler's level and the map's."""
+    """Sum the bytes of tensors by the compiler's level and the map's."""
     size = len(found.chip.levels)
     matrix = [[0] * size for _ in range(size)]
     for tensor in found.tensors:

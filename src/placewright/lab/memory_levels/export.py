@@ -20,8 +20,8 @@ COLUMNS = (
 
 
 def csv_of(found: MemoryMap) -> bytes:
-    """CSV with the columns of COLUMNS, in the order of the map's tensors. Positions count the ops in the order in
-    which they run, from 0; a weight is held from the first to the last of all."""
+    """Return CSV with the columns of COLUMNS, in the order of the map's tensors. Positions count the ops in execution
+    order, from 0; a weight is held from the first op to the last."""
     levels, ops = found.chip.level_names, found.ops
     rows = [
         (

@@ -21,7 +21,7 @@ _COLUMNS: Mapping[str, type] = {"ops": MappedOp, "tensors": MappedTensor}
 
 
 def write_map(found: MemoryMap, path: str | Path) -> None:
-    """Writes the map so that `read_map` gives it back equal; gzipped when the name ends in .gz.
+    """Write the map so that `read_map` returns an equal one; gzipped when the name ends in .gz.
 
     Raises InputError when the file cannot be written; nothing is left half-written.
     """
@@ -29,7 +29,7 @@ def write_map(found: MemoryMap, path: str | Path) -> None:
 
 
 def read_map(path: str | Path) -> MemoryMap:
-    """The map in a file. Raises InputError naming the file, the field and what is wrong with it."""
+    """Read the map in a file. Raises InputError naming the file, the field and what is wrong with it."""
     name = shown(path)
     data = unpack(read_bytes(path), str(path))
     _check_kind(data, name)
@@ -58,7 +58,7 @@ def _check_kind(data: bytes, name: str) -> None:
 
 
 def _check(found: MemoryMap) -> None:
-    """Indices lead somewhere, so that whatever shows the map can follow them."""
+    """Check that indices are valid, so that code that shows the map can follow them."""
     for tensor in found.tensors:
         label = f"tensor '{shown(tensor.name)}'"
         if max(tensor.level, tensor.compiler_level) >= len(found.chip.levels):
@@ -71,7 +71,7 @@ def _check(found: MemoryMap) -> None:
 
 @cache
 def _model() -> type[BaseModel]:
-    """What a map file must hold, made from the fields of MemoryMap."""
+    """Return a model of the content of a map file, made from the fields of MemoryMap."""
     columns = {key: model_of(kind, columns=True) for key, kind in _COLUMNS.items()}
     beside = {"kind": str, "schema_version": int, "others": dict[str, int], "configuration": dict[str, Any]}
     return model_of(MemoryMap, {**beside, **columns})

@@ -1,4 +1,4 @@
-"""Map files among what `show`, `explain`, `check` and `export` read."""
+"""Map files as a kind of file that `show`, `explain`, `check` and `export` read."""
 
 from __future__ import annotations
 

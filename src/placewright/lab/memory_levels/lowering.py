@@ -1,4 +1,4 @@
-"""From a graph and a chip to a memory problem: which tensors there are, when they are held, and who moves them."""
+"""Lowering of a graph and a chip to a memory problem: the tensors, when they are held, and which ops move them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from placewright.support.errors import InputError, shown
 from placewright.support.quantities import QUANTITY_LIMIT, counted, format_bytes
 
 _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
-#: These read no more of a tensor than they write.
+#: Ops of these kinds read no more of a tensor than they write.
 _SELECTING = frozenset({"gather", "copy"})
 
 
 @dataclass(slots=True)
 class _Resident:
-    """A parameter or constant: the ops that read it, and the bytes that those write which overwrite it."""
+    """A parameter or constant: the ops that read it, and the bytes that each op overwrites in it."""
 
     name: str
     size: int
@@ -48,14 +48,15 @@ class _Tensor:
     is_table: bool = False
 
     def may_come_early(self, op: int) -> bool:
-        """Whether the op could read it while the op before runs: a weight that neither of the two overwrites."""
+        """True if it can be fetched while the previous op runs: a weight that neither that op nor the op itself
+        overwrites."""
         return self.is_weight and self.writes.isdisjoint((op - 1, op))
 
 
 def make_memory_problem(graph: Graph, chip: Chip) -> MemoryProblem:
-    """The problem of mapping the graph's tensors to the chip's levels.
+    """Return the problem of mapping the graph's tensors to the chip's levels.
 
-    Raises InputError where nothing is to be mapped, or the slowest level cannot hold everything.
+    Raises InputError where there is nothing to map, or the slowest level cannot hold everything.
     """
     builder = _Builder(stored_on(graph, chip))
     if not builder.nodes:
@@ -98,7 +99,7 @@ def make_memory_problem(graph: Graph, chip: Chip) -> MemoryProblem:
 
 
 def stored_on(graph: Graph, chip: Chip) -> Graph:
-    """The graph with its floating-point tensors as wide as the chip stores them."""
+    """Return the graph with its floating-point tensors as wide as the chip stores them."""
     if chip.float_bytes is None or not any(tensor.dtype in _FLOATS for tensor in graph.tensors):
         return graph
     return replace(graph, tensors=tuple(_stored(tensor, chip.float_bytes) for tensor in graph.tensors))
@@ -113,7 +114,7 @@ def _stored(tensor: Tensor, float_bytes: int) -> Tensor:
 
 
 def _compute_ps(graph: Graph, index: int, chip: Chip) -> int:
-    """A time that the graph states stands for what the chip would compute."""
+    """Return the time of an op's computation in ps; a time that the graph states replaces the chip's."""
     op = graph.ops[index]
     time_ps = op.time_ns * 1000 if op.time_ns is not None else compute_ps(work_of(op, graph), chip)
     if time_ps >= QUANTITY_LIMIT:
@@ -132,11 +133,11 @@ class _Builder:
         self.nodes = [int(self.low.graph_op[op]) for op in self._scheduled]
         self.node_of = {op: node for node, op in enumerate(self._scheduled)}
         number = {tensor: index for index, tensor in enumerate(self.low.graph_resident.tolist())}
-        # Of each tensor the parameter or constant whose memory it is; -1 for none.
+        # For each tensor the parameter or constant whose memory it is; -1 for none.
         self._resident_of = [number.get(graph.base_of[tensor], -1) for tensor in self.low.graph_tensor.tolist()]
 
     def weights(self) -> Iterator[_Tensor]:
-        """Parameters and constants; those that the same ops use are one tensor."""
+        """Yield parameters and constants; those that the same ops use are one tensor."""
         together: defaultdict[tuple[int, ...], list[_Resident]] = defaultdict(list)
         for resident in self._residents():
             together[tuple(sorted(resident.readers))].append(resident)
@@ -145,7 +146,8 @@ class _Builder:
                 yield self._weight(ops, residents)
 
     def _residents(self) -> list[_Resident]:
-        """What each resident is read and written by, also under the names of results that overwrite it."""
+        """Return each resident with its readers and writers, including writes under the names of results that overwrite
+        it."""
         low = self.low
         sizes = low.resident_bytes.tolist()
         found = [_Resident(self.graph.tensors[t].name, sizes[i]) for i, t in enumerate(low.graph_resident.tolist())]
@@ -183,13 +185,15 @@ class _Builder:
         )
 
     def _read_of_weight(self, op: int, size: int) -> int:
-        """Of a table the rows that are looked up, which may come from memory again and again."""
+        """Return the bytes read; for a table only the rows that are looked up, which may come from memory again and
+        again."""
         if self._kind(op) == "embedding":
             return self._written(op)
         return min(size, self._written(op)) if self._kind(op) in _SELECTING else size
 
     def activations(self) -> Iterator[_Tensor]:
-        """What ops make and hold; views and results in place are part of what they share."""
+        """Yield the tensors that ops make and hold; views and in-place results are part of the tensor whose memory they
+        share."""
         uses = self._activation_uses()
         for tensor in np.flatnonzero(self.low.storage == np.arange(len(self.low.storage))).tolist():
             producer = int(self.low.producer[tensor])
@@ -208,7 +212,7 @@ class _Builder:
             )
 
     def _activation_uses(self) -> defaultdict[int, defaultdict[int, int]]:
-        """Bytes that each node reads or writes, by the tensor whose memory it is."""
+        """Return the bytes that each node reads or writes, by the tensor whose memory it is."""
         uses: defaultdict[int, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
         for op, tensor, size in self._traffic():
             if op in self.node_of:
@@ -216,7 +220,7 @@ class _Builder:
         return uses
 
     def input_bytes(self) -> list[int]:
-        """Bytes of the network's inputs that each node reads."""
+        """Return the bytes of the network's inputs that each node reads."""
         sizes = [0] * len(self.nodes)
         for op, tensor, size in self._traffic():
             if op in self.node_of and int(self.low.producer[self.low.storage[tensor]]) not in self.node_of:
@@ -224,7 +228,7 @@ class _Builder:
         return sizes
 
     def _traffic(self) -> Iterator[tuple[int, int, int]]:
-        """(op, tensor, bytes) of everything but weights that is read, then of everything that is written."""
+        """Yield (op, tensor, bytes) of everything but weights that is read, then of everything that is written."""
         for op, tensor in zip(self.low.reader.tolist(), self.low.inputs.tolist(), strict=True):
             if self._resident_of[tensor] < 0:
                 size = int(self.low.transfer_bytes[tensor])
@@ -234,7 +238,8 @@ class _Builder:
                 yield op, tensor, int(self.low.transfer_bytes[tensor])
 
     def _results(self) -> Iterator[tuple[int, int]]:
-        """What each op writes; a smaller view of a result is listed beside it, and written by nobody."""
+        """Yield each op with the tensors it writes; a smaller view, which is listed next to its result, has no
+        writer."""
         for tensor, graph_tensor in enumerate(self.low.graph_tensor.tolist()):
             op = int(self.low.producer[tensor])
             if self.graph.producer_of[graph_tensor] == self.low.graph_op[op]:

@@ -1,4 +1,4 @@
-"""Memory levels from Python: `map_memory`, and what can be asked of a map."""
+"""Memory levels from Python: `map_memory`, and the methods of a map."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ Tables: TypeAlias = "Iterable[RenderableType | None]"
 
 
 class MemoryMap(MapRecord):
-    """A map that answers questions: what `map_memory` returns."""
+    """A map with methods to save, explain and check it; `map_memory` returns one."""
 
     @classmethod
     def of(cls, found: MapRecord) -> MemoryMap:
-        """Make the same map, so that it can be asked.
+        """Make a MemoryMap of the same record.
 
         Parameters
         ----------
@@ -66,7 +66,7 @@ class MemoryMap(MapRecord):
         write_map(self, path)
 
     def explain(self) -> Answer[MapExplanation]:
-        """Tell what the latency consists of, how the levels are used, and what moved."""
+        """Explain the parts of the latency, the use of levels, and the tensors that moved."""
         return answer(*explanation(self))
 
     def check(self, model: Graph | str | Path | None = None) -> Answer[Check]:
@@ -75,8 +75,8 @@ class MemoryMap(MapRecord):
         Parameters
         ----------
         model
-            The graph that the map is for, or its file; None for the file that the map was made from. Python code
-            is not run on the word of a map: "net.py:build" is named here.
+            The graph that the map is for, or its file; None for the file that the map was made from. A map cannot
+            make Python code run: "net.py:build" must be named here.
 
         Raises
         ------
@@ -102,7 +102,7 @@ def map_memory(
     on_progress: OnProgress | None = None,
     interrupted: Interrupted | None = None,
 ) -> MemoryMap:
-    """Find in which memory level of a chip every weight and every activation lives.
+    """Find the memory level of a chip for every weight and every activation.
 
     The same graph, chip, solver, seed and number of evaluations give the same map.
 
@@ -120,20 +120,20 @@ def map_memory(
     time_limit
         Budget in seconds, or text like "1s". Only without one is the map reproducible.
     seed
-        Of all random choices.
+        Seed of all random choices.
     threads
-        How many a solver may use.
+        Number of threads that a solver may use.
     policy
         A file of a trained policy of EGRL: "zero-shot" makes the map that it proposes, "egrl" goes on learning from it.
     on_progress
-        Called now and then with the best so far, in ps.
+        Called from time to time with the best latency so far, in ps.
     interrupted
-        Asked now and then; True ends the search with what it has.
+        Called from time to time; True ends the search with the best map so far.
 
     Returns
     -------
     MemoryMap
-        It fits: everything always does, in the slowest level.
+        A map that fits; one always exists, with everything in the slowest level.
 
     Raises
     ------
@@ -177,7 +177,7 @@ def load_map(path: str | Path) -> MemoryMap:
 
 
 def explanation(found: MapRecord) -> tuple[MapExplanation, Tables]:
-    """What a map consists of."""
+    """Explain a map, as values and as tables."""
     from placewright.lab.memory_levels.explain import explain_map
     from placewright.lab.memory_levels.tables import map_explanation_tables
 
@@ -192,10 +192,10 @@ def judgement(
     *,
     name: str = "the map",
 ) -> tuple[Check, Tables]:
-    """A map timed anew with a slow, independent simulator.
+    """Time a map anew with a slow, independent simulator.
 
-    model, dims: its graph, or the file of it with the sizes of its open dimensions; by default what the map was made
-    from. name: what errors call the map.
+    model, dims: its graph, or the graph's file with the sizes of its open dimensions; by default what the map was made
+    from. name: the map's name in errors.
     """
     from placewright.lab.memory_levels.bounds import PROGRAM
     from placewright.lab.memory_levels.checker import check_map

@@ -1,4 +1,4 @@
-"""Which level every tensor of one device lives in, as arrays: what solvers and learners are given."""
+"""The assignment of one device's tensors to memory levels as arrays: the input of solvers and learners."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evaluations:
-    """What maps cost: int64 [maps] latency in ps, int64 [maps] bytes that the rectifier moved (0 where the map fits),
-    and the rectified maps, uint8 [maps, tensors]."""
+    """The costs of maps: int64 [maps] latency in ps, int64 [maps] bytes that the rectifier moved (0 where the map
+    fits), and the rectified maps, uint8 [maps, tensors]."""
 
     latency_ps: Int64
     moved_bytes: Int64
@@ -34,16 +34,16 @@ class Evaluations:
 class MemoryProblem:
     """Ops in their order, the tensors they use, and the chip.
 
-    Tensors stand by op, its weights before what it makes; those of no bytes are left out. A map is uint8 [tensors],
+    Tensors are sorted by op, its weights before its results; those of no bytes are left out. A map is uint8 [tensors],
     the index of each one's level in `chip.levels`.
 
     graph_op: index in the graph of each op. tensor_names: several parameters that the same ops read are one tensor,
-    named after the first. node: the op each tensor belongs to: the first reader of a weight, the producer of an
-    activation. size_bytes, first, last, is_weight: [tensors]; held from op `first` to op `last`.
-    is_table: weights of which lookups read some rows only. overhead_ps, compute_ps: [ops].
-    fixed_bytes: [ops] traffic with the slowest level that no map changes: the network's inputs.
-    use_begin, use_tensor, use_bytes: per op the tensors it reads or writes, and how many bytes. use_is_early: whether
-    they could come while the op before runs: weights that neither op overwrites.
+    named after the largest. node: the op each tensor belongs to: the first reader of a weight, the producer of an
+    activation. size_bytes, first, last, is_weight: [tensors]; held from op `first` to op `last`. is_table: weights of
+    which lookups read some rows only. overhead_ps, compute_ps: [ops]. fixed_bytes: [ops] traffic with the slowest level
+    that no map changes: the network's inputs. use_begin, use_tensor, use_bytes: per op the tensors it reads or writes,
+    and how many bytes. use_is_early: 1 for weights that can be fetched while the previous op runs, as neither op
+    overwrites them.
     """
 
     graph: Graph
@@ -79,7 +79,7 @@ class MemoryProblem:
 
     @cached_property
     def core(self) -> _core.LevelProblem:
-        """The same for the core. Raises InputError where times or sizes add up to more than it can hold."""
+        """The problem in the core's form. Raises InputError where times or sizes add up to more than it can hold."""
         levels = self.chip.levels
         fixed = np.zeros((self.num_ops, self.num_levels), np.int64)
         fixed[:, -1] = [min(QUANTITY_LIMIT, levels[-1].transfer_ps(int(size))) for size in self.fixed_bytes]
@@ -111,7 +111,7 @@ class MemoryProblem:
     def evaluate(self, maps: Levels, *, threads: int = 1) -> Evaluations:
         """Rectify and time maps, uint8 [maps, tensors]; each counts as one evaluation in budgets.
 
-        Raises InputError for what is no such array of levels.
+        Raises InputError for any other array.
         """
         levels = self._checked(maps)
         if threads not in self._evaluators:
@@ -120,25 +120,27 @@ class MemoryProblem:
         return Evaluations(latency_ps=latency, moved_bytes=moved, maps=rectified.reshape(levels.shape))
 
     def time_as_they_are(self, maps: Levels) -> Int64:
-        """Latencies in ps of maps that need not fit: nothing is rectified. No evaluation, as no chip could run them."""
+        """Time maps that need not fit, in ps: nothing is rectified. Not counted as evaluations, as no chip could run
+        them."""
         return self.core.time_as_they_are(self._checked(maps))
 
     def evaluate_one(self, levels: Levels) -> tuple[int, int, Levels]:
-        """Latency, moved bytes and the rectified map of one map."""
+        """Return latency, moved bytes and the rectified map of one map."""
         found = self.evaluate(np.asarray(levels)[None])
         return int(found.latency_ps[0]), int(found.moved_bytes[0]), found.maps[0]
 
     def from_nodes(self, node_levels: Levels) -> Levels:
-        """Maps of the paper's actions: uint8 [..., ops, 2], the level of each op's weights and of what it makes."""
+        """Return maps for the paper's actions: uint8 [..., ops, 2], the level of each op's weights and of its
+        results."""
         role = np.where(self.is_weight, 0, 1)
         return np.ascontiguousarray(np.asarray(node_levels, np.uint8)[..., self.node, role])
 
     def all_slowest(self) -> Levels:
-        """The map with every tensor in the slowest level, which always fits."""
+        """Return the map with every tensor in the slowest level, which always fits."""
         return np.full(self.num_tensors, self.num_levels - 1, np.uint8)
 
     def op_times(self, levels: Levels) -> Int64:
-        """The time of each op in ps, of a map that fits."""
+        """Return the time of each op in ps for a map that fits."""
         return self.core.details(self._checked(np.asarray(levels)[None])[0])[0]
 
     def _checked(self, maps: Levels) -> Levels:

@@ -1,7 +1,7 @@
 """The problem as a mixed-integer program over the configurations of ops.
 
-A configuration of an op says in which level each of its tensors lies; its time is then known. The program picks one per
-op (y), and makes the ops agree about the tensors that they share (x). Its relaxation is tight: a program that only says
+A configuration of an op assigns a level to each of its tensors, which determines its time. The program picks one per op
+(y), and makes the ops agree about the tensors that they share (x). Its relaxation is tight: a program that only says
 that an op takes at least the time of each port would hide fractions of slow traffic behind the computation.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from placewright.lab.memory_levels.problem import MemoryProblem
 
-#: Of an op with more configurations only the times of its ports bound its time, which is weaker.
+#: For an op with more configurations only the times of its ports bound its time, which is weaker.
 _MAX_CONFIGURATIONS = 729
 _MIB = 2.0**20
 _PS_PER_US = 1e6
@@ -23,9 +23,9 @@ _PS_PER_US = 1e6
 
 @dataclass(kw_only=True, eq=False)
 class Program:
-    """Minimise cost @ v with lower <= matrix @ v <= upper, 0 <= v, the first `num_binary` of v whole.
+    """Minimise cost @ v with lower <= matrix @ v <= upper, 0 <= v, the first `num_binary` of v integers.
 
-    Variable t * levels + l says that tensor t lies in level l. Costs are us, the sizes in rows MiB.
+    Variable t * levels + l is 1 where tensor t is in level l. Costs are us, the sizes in rows MiB.
     """
 
     num_binary: int
@@ -51,14 +51,14 @@ class Program:
 
 
 def count_variables(problem: MemoryProblem) -> int:
-    """About how many variables the program has, found without making it."""
+    """Return about how many variables the program has, without making it."""
     configurations = float(problem.num_levels) ** np.minimum(np.diff(problem.use_begin), 30)
     of_ops = int(np.where(configurations > _MAX_CONFIGURATIONS, 1, configurations).sum())
     return of_ops + problem.num_tensors * problem.num_levels
 
 
 def configuration_program(problem: MemoryProblem) -> Program:
-    """The program of a problem without prefetching."""
+    """Return the program of a problem without prefetching."""
     levels = range(problem.num_levels)
     program = Program(num_binary=problem.num_tensors * problem.num_levels)
     for _ in range(program.num_binary):
@@ -96,7 +96,7 @@ def _add_op(program: Program, problem: MemoryProblem, op: int) -> None:
 
 
 def _add_ports(program: Program, problem: MemoryProblem, op: int, tensors: list[int], times: list[list[int]]) -> None:
-    """The time of an op is at least that of its computation and of each port."""
+    """Bound the time of an op from below by that of its computation and of each port."""
     fixed = _fixed_us(problem, op)
     longest = program.variable(1.0)
     program.row([(longest, 1.0)], (problem.compute_ps[op] + problem.overhead_ps[op]) / _PS_PER_US, np.inf)
@@ -107,7 +107,7 @@ def _add_ports(program: Program, problem: MemoryProblem, op: int, tensors: list[
 
 
 def _transfer_times(problem: MemoryProblem, op: int) -> list[list[int]]:
-    """ps by use and level."""
+    """Return the transfer time in ps by use and level."""
     uses = range(int(problem.use_begin[op]), int(problem.use_begin[op + 1]))
     return [[level.transfer_ps(int(problem.use_bytes[use])) for level in problem.chip.levels] for use in uses]
 
@@ -117,7 +117,7 @@ def _fixed_us(problem: MemoryProblem, op: int) -> float:
 
 
 def _op_us(problem: MemoryProblem, op: int, times: list[list[int]], choice: tuple[int, ...]) -> float:
-    """Time of an op whose tensors lie where the choice says."""
+    """Return the time in us of an op with its tensors in the chosen levels."""
     ports = [0.0] * problem.num_levels
     ports[-1] = _fixed_us(problem, op)
     for place, level in enumerate(choice):
@@ -130,7 +130,8 @@ def _op_us(problem: MemoryProblem, op: int, times: list[list[int]], choice: tupl
 
 
 def _add_capacity(program: Program, problem: MemoryProblem, level: int) -> None:
-    """Weights, summed up once, and the activations of an op fit; only ops whose activations no other op's include."""
+    """Make weights, summed up once, and an op's activations fit together; only for ops whose activations are no subset
+    of another op's."""
     capacity = problem.chip.levels[level].capacity_bytes / _MIB
     weights = program.variable()
     held = np.flatnonzero(problem.is_weight == 1)
@@ -142,7 +143,8 @@ def _add_capacity(program: Program, problem: MemoryProblem, level: int) -> None:
 
 
 def _largest_sets(problem: MemoryProblem) -> Iterator[list[int]]:
-    """The activations held during ops after which one ends, or the last: sets of the ops between lie within them."""
+    """Yield the activations held during ops after which one ends, or during the last; other ops hold subsets of
+    these."""
     activations = np.flatnonzero(problem.is_weight == 0)
     first, last = problem.first[activations], problem.last[activations]
     begins = set(first.tolist())

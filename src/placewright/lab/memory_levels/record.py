@@ -1,4 +1,4 @@
-"""The map: where every tensor lives, what that costs, and what a compiler's map would have cost."""
+"""The map: the level of every tensor, the latency, and the latency of a compiler's map."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ class MappedTensor:
     Attributes
     ----------
     name
-        Of the tensor; several parameters that the same ops read are one, named after the largest.
+        Name of the tensor; several parameters that the same ops read are one, named after the largest.
     op
         Index of the op it belongs to: the first that reads a weight, the one that makes an activation.
     is_weight
-        Whether it is held all the time.
+        True if it is held all the time.
     size_bytes
-        What it takes in its level.
+        Size in its level.
     first, last
         Indices of the ops between which it is held.
     level
         Index into the chip's levels.
     compiler_level
-        Where the compiler's map has it.
+        Its level in the compiler's map.
     saved_ps
-        What the map would take more, were this tensor alone where the compiler has it. Negative where it makes room
-        for others.
+        How much longer the map would take if this tensor alone were where the compiler has it. Negative where it makes
+        room for others.
     """
 
     name: str
@@ -57,11 +57,11 @@ class MappedOp:
     name, kind, module
         As in the graph.
     time_ps
-        What it takes.
+        Time of the op.
     compute_ps
-        What it computes, of that.
+        Time of its computation.
     compiler_ps
-        What it takes with the compiler's map.
+        Time of the op with the compiler's map.
     """
 
     name: str
@@ -83,17 +83,17 @@ class MemoryMap:
     chip
         The chip that it is for.
     ops
-        In the order in which they run.
+        In execution order.
     tensors
-        By op, its weights before what it makes.
+        Sorted by op, its weights before its results.
     latency_ps
-        Of one run of the network.
+        Latency of one run of the network.
     compiler, compiler_ps
         The compiler's rule whose map is fastest, with which this one is compared, and its latency.
     others
-        Latency by name of what else ran.
+        Latency of other maps that were tried, by solver.
     bound_ps, bound_reason
-        No map is faster, and why. 0 where nothing is proven.
+        A lower bound on the latency of every map, and its reason. 0 where nothing is proven.
     status
         "optimal" or "feasible".
     solver, found_by, seed, evaluations, seconds, stopped_because
@@ -101,7 +101,7 @@ class MemoryMap:
     configuration
         The solver's settings, and the options of the run.
     version
-        Of placewright.
+        Version of placewright.
     """
 
     graph_name: str
@@ -134,26 +134,26 @@ class MemoryMap:
 
     @property
     def speedup(self) -> float:
-        """How many times faster the network runs than with the compiler's map."""
+        """The speed-up of the network over the compiler's map."""
         return self.compiler_ps / self.latency_ps if self.latency_ps else 1.0
 
     @property
     def gap(self) -> float:
-        """How far the latency may be above the optimum: latency / bound - 1."""
+        """The largest possible distance of the latency from the optimum: latency / bound - 1."""
         return self.latency_ps / self.bound_ps - 1 if self.bound_ps else float("inf")
 
     @cached_property
     def bytes_in_use(self) -> tuple[tuple[int, ...], ...]:
-        """By level and op what the level holds."""
+        """The bytes that each level holds, by level and op."""
         return in_use(self, [tensor.level for tensor in self.tensors])
 
     @cached_property
     def compiler_bytes_in_use(self) -> tuple[tuple[int, ...], ...]:
-        """The same of the compiler's map."""
+        """The bytes that each level holds with the compiler's map, by level and op."""
         return in_use(self, [tensor.compiler_level for tensor in self.tensors])
 
     def peak_bytes(self, level: int) -> int:
-        """Tell the most that a level holds at once.
+        """Return the most bytes that a level holds at once.
 
         Parameters
         ----------
@@ -164,7 +164,7 @@ class MemoryMap:
 
 
 def in_use(found: MemoryMap, levels: list[int]) -> tuple[tuple[int, ...], ...]:
-    """Bytes by level and op, were the tensors in these levels."""
+    """Return bytes by level and op for tensors in these levels."""
     change = [[0] * (len(found.ops) + 1) for _ in found.chip.levels]
     for tensor, level in zip(found.tensors, levels, strict=True):
         change[level][tensor.first] += tensor.size_bytes

@@ -1,4 +1,4 @@
-"""How maps are solved for: what a solver is, what it asks and tells, what it returns."""
+"""The interface of solvers of maps: a solver, its best map so far, and its result."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from placewright.support.errors import InputError
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MapResult:
-    """What a solver returns.
+    """The result of a solver.
 
     levels fits, and latency_ps is its latency. found_by names the part of the solver that found it; stopped_because as
-    in Plan. bound_ps: no map is faster, as bound_reason says. baselines: latency in ps of what ran inside, by name.
+    in Plan. bound_ps: a lower bound on the latency of every map, for the reason in bound_reason. baselines: latency in
+    ps of solvers that ran inside, by name.
     """
 
     solver: str
@@ -39,13 +40,13 @@ class MapResult:
 
 
 class MapSolver(Protocol):
-    """Anything that maps tensors. The same problem, seed and evaluations give the same map."""
+    """A solver that maps tensors. The same problem, seed and evaluations give the same map."""
 
     @property
     def name(self) -> str: ...
 
     def solve(self, problem: MemoryProblem, run: SearchRun) -> MapResult:
-        """The best map found within the run's budget."""
+        """Return the best map found within the run's budget."""
         ...
 
 
@@ -58,20 +59,21 @@ class BestMap:
         self.latency_ps, self.found_by = 0, ""
 
     def offer(self, levels: Levels, found_by: str | None = None, *, evaluations: int = 1) -> int:
-        """Rectifies and times a map, counts that as so many evaluations, keeps it where it is the best; its latency."""
+        """Rectify and time a map, count that as so many evaluations, and keep it where it is the best; return its
+        latency."""
         latency, _, fitting = self.problem.evaluate_one(levels)
         self.take(fitting, latency, found_by, evaluations=evaluations)
         return latency
 
     def take(self, fitting: Levels, latency_ps: int, found_by: str | None = None, *, evaluations: int = 0) -> None:
-        """Keeps a map that was timed already, where it is the best."""
+        """Keep a map that was timed already, where it is the best."""
         if self.levels is None or latency_ps < self.latency_ps:
             self.levels, self.latency_ps = np.array(fitting), latency_ps
             self.found_by = found_by or self.solver
         self.run.report(self.solver, self.latency_ps, 0, evaluations=evaluations)
 
     def result(self, stopped_because: StopReason, **beside: Any) -> MapResult:
-        """What the solver returns. beside: fields of the result that are not in the run: configuration, bounds."""
+        """Return the solver's result. beside: fields of the result that are not in the run: configuration, bounds."""
         if self.levels is None:
             raise InputError(f"solver '{self.solver}' made no map")
         return MapResult(

@@ -1,4 +1,4 @@
-"""What `--json` prints of a memory map."""
+"""The `--json` output for memory maps."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from placewright.support.records import same_named
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapSummary:
-    """What `map --json` prints, and `show --json` of a map.
+    """The output of `map --json`, and of `show --json` for a map.
 
     Attributes
     ----------
     schema_version
         1.
     graph, graph_fingerprint, num_ops, num_tensors, chip
-        What the map is for.
+        The graph and the chip of the map.
     status
         "optimal" or "feasible".
     latency_ps
-        Of one run of the network.
+        Latency of one run of the network.
     compiler, compiler_ps, speedup
         The compiler's rules, the latency of its map, and how many times faster this one is.
     bound_ps, bound_reason, gap
-        No map is faster, why, and how far the latency is above it: latency / bound - 1; null without a bound.
+        A lower bound on every map's latency, its reason, and the gap, latency / bound - 1; null without a bound.
     levels
-        Their use.
+        The use of each level.
     transitions
-        By the compiler's level and the map's, bytes of tensors.
+        Bytes of tensors, by the compiler's level and the map's.
     moves, num_moves
-        What lies elsewhere than the compiler has it, as in `explain`, and how many tensors that are.
+        Tensors whose level differs from the compiler's, as in `explain`, and their number.
     others
-        Latency in ps of what else ran, by name.
+        Latency in ps of other maps that were tried, by solver.
     solver, found_by, seed, evaluations, seconds, stopped_because, version
         As in the map.
     written
-        What was written, by path.
+        Files that were written, by path.
     """
 
     schema_version: int

@@ -1,4 +1,4 @@
-"""What the commands print of memory maps."""
+"""The tables that the commands print for memory maps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_MOVES = 6
 
 
 def map_tables(found: MemoryMap, written: Mapping[str, str] | None = None) -> Iterator[RenderableType]:
-    """What `map` prints, and `show` of a map."""
+    """Yield the tables of `map`, and of `show` for a map."""
     explained = explain_map(found)
     yield heading(f"{found.graph_name} on {found.chip.name}: {format_ps(found.latency_ps)}")
     rule = f"compiler {found.compiler}'s map ({format_ps(found.compiler_ps)}), the best rule"
@@ -76,7 +76,7 @@ def _move_row(move: TensorMove) -> list[str]:
 
 
 def map_explanation_tables(found: MemoryMap, explained: MapExplanation) -> Iterator[RenderableType]:
-    """What `explain` prints of a map."""
+    """Yield the tables of `explain` for a map."""
     yield heading(f"{found.graph_name} on {found.chip.name}: {format_ps(found.latency_ps)}")
     parts = {
         "computation": explained.compute_ps,

@@ -6,7 +6,7 @@ _UNITS = ((10**12, "s"), (10**9, "ms"), (10**6, "us"), (10**3, "ns"))
 
 
 def format_ps(time_ps: int) -> str:
-    """A time with five significant digits: "106.92 us", "1.3937 ms"."""
+    """Format a time with five significant digits: "106.92 us", "1.3937 ms"."""
     for factor, unit in _UNITS:
         if abs(time_ps) >= factor:
             value = time_ps / factor
@@ -16,7 +16,7 @@ def format_ps(time_ps: int) -> str:
 
 
 def gap_words(gap: float) -> str:
-    """How far a map may be from the optimum."""
+    """Describe the largest distance of a map from the optimum."""
     if gap == float("inf"):
         return "gap unknown"
     return "proven optimal" if gap <= 1e-6 else f"gap {gap:.2%}"

@@ -1,6 +1,6 @@
-"""What an op computes on a chip with a matrix engine and vector units: multiply-adds, and elements that pass the units.
+"""The work of an op on a chip with a matrix engine and vector units: multiply-adds, and elements that pass the units.
 
-Other cost models of the package count floating-point operations; here a special function is so many passes of the
+Other cost models of the package count floating-point operations; here a special function is a number of passes of the
 vector units over its elements, as a compiler for such chips would unroll it.
 """
 
@@ -37,7 +37,7 @@ class Work:
 
 
 def work_of(op: Op, graph: Graph) -> Work:
-    """What the op computes; of an op without a formula, one pass over what it writes."""
+    """Return the work of an op; for an op without a formula, one pass over its results."""
     inputs = [graph.tensors[index] for index in op.inputs]
     outputs = [graph.tensors[index] for index in op.outputs]
     if op.kind in _MATRIX_KINDS:
@@ -49,12 +49,12 @@ def work_of(op: Op, graph: Graph) -> Work:
 
 
 def _without_bias(op: Op) -> Op:
-    """Where the sums of products begin, a bias costs nothing."""
+    """Return the op without its bias: the sums of products start from the bias, so that it costs nothing."""
     return replace(op, attributes={**op.attributes, "bias": False}) if op.attributes.get("bias") else op
 
 
 def compute_ps(work: Work, chip: Chip) -> int:
-    """Time of the two units one after the other, rounded up."""
+    """Return the time of the two units one after the other, rounded up."""
     seconds = work.macs / chip.mac_rate + work.elements / chip.vector_rate
     return math.ceil(seconds * PS_PER_SECOND - 1e-6)
 

@@ -1,1 +1,1 @@
-"""Methods of others, to compare with; none of them is what `auto` runs."""
+"""Methods by others, to compare with; `auto` runs none of them."""

@@ -1,4 +1,4 @@
-"""Simulated annealing over chromosomes (Kirkpatrick, Gelatt & Vecchi 1983): what BRKGA's keys and decoders give another
+"""Simulated annealing over chromosomes (Kirkpatrick, Gelatt & Vecchi 1983): BRKGA's keys and decoders under another
 search."""
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ MAX_KEYS_PER_MOVE = 1_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Annealing:
-    """A move draws a few keys anew and is kept by Metropolis' rule on the objective relative to the current one; with a
-    memory limit, never when more bytes are over it. Keys come from the guide where there is one, at the start and in
-    moves.
+    """Simulated annealing. A move draws a few keys anew and is accepted by Metropolis' rule on the objective relative
+    to the current one; with a memory limit, never when more bytes are over it. The initial keys and those of moves come
+    from the guide where there is one.
 
-    keys_per_move: how many keys a move draws. first_temperature, last_temperature: relative to the objective; falls
-    geometrically over the budget, with a time limit over the evaluations that it will reach at its speed so far.
-    decoder: what the keys mean (decoder.py).
+    keys_per_move: number of keys that a move draws. first_temperature, last_temperature: relative to the objective;
+    falls geometrically over the budget, with a time limit over the evaluations that it will reach at its speed so far.
+    decoder: the meaning of keys (decoder.py).
     """
 
     name: str = "annealing"
@@ -43,7 +43,7 @@ class Annealing:
             )
 
     def solve(self, problem: Problem, run: SearchRun) -> Result:
-        """As Method.solve."""
+        """Solve as `Method.solve` does."""
         search = self._start(problem, run)
         reason = drive(run, search, self.name)
         device_of, order = search.best()

@@ -22,10 +22,11 @@ _UNIFORM = (1.0, 1.0)
 
 @dataclass(frozen=True, kw_only=True)
 class KeyBetas:
-    """alpha and beta of the keys of each part (REGAL, A.5); a decoder without affinities has priorities alone.
+    """The parameters alpha and beta of each part's keys (REGAL, A.5); a decoder without affinities has priorities
+    alone.
 
-    The decoder only compares keys, so one distribution for all of them would change nothing. Different ones change what
-    is compared with each other: where priorities of ops lie below most of those of transfers, these leave early.
+    The decoder only compares keys, so the same distribution for all parts would change nothing. Different distributions
+    change comparisons between parts: where priorities of ops are below most of those of transfers, these leave early.
     """
 
     affinity: tuple[float, float] = _UNIFORM
@@ -46,11 +47,12 @@ class KeyBetas:
 class Brkga:
     """A biased random-key genetic algorithm.
 
-    population, elites, mutants: individuals per population, and how many are kept or drawn anew each generation.
+    population, elites, mutants: individuals per population, and the numbers kept and drawn anew each generation.
     elite_bias: probability that a child takes a key from its elite parent, in [0.5, 1).
-    populations, exchange_interval, exchanged: independent populations that trade their best every so many generations.
-    decoder: what the keys mean (decoder.py). betas: what mutants draw keys of each part from where nothing else guides
-    the search; None for uniform ones.
+    populations, exchange_interval, exchanged: number of independent populations, generations between exchanges of their
+    best individuals, and number of individuals exchanged.
+    decoder: the meaning of keys (decoder.py). betas: distributions of the mutants' keys, by part, where nothing else
+    guides the search; None for uniform ones.
     """
 
     name: str = "brkga"
@@ -88,7 +90,7 @@ class Brkga:
             )
 
     def solve(self, problem: Problem, run: SearchRun) -> Result:
-        """Evolve from keys drawn from the run's guide, uniform without one, and from its initial solutions, as far as
+        """Evolve from keys drawn from the run's guide (uniform without one), and from its initial solutions, as far as
         the decoder can express them."""
         guided = self.guided_by(run.guide)
         chromosomes = [problem.core.encode(s.device_of, s.order, self.decoder) for s in run.initial_solutions]
@@ -99,7 +101,7 @@ class Brkga:
         return run.result(problem, self.name, solution, stopped_because=reason, configuration=settings_of(guided))
 
     def guided_by(self, proposal: Proposal | None) -> Brkga:
-        """With the elite bias of the proposal, where it has one."""
+        """Return this search with the elite bias of the proposal, where it has one."""
         if proposal is None or proposal.elite_bias is None:
             return self
         return replace(self, elite_bias=proposal.elite_bias)
@@ -113,9 +115,10 @@ class Brkga:
         *,
         threads: int = 1,
     ) -> _core.Brkga:
-        """The search of the core before its first evaluation.
+        """Return the core's search before its first evaluation.
 
-        chromosomes: its first individuals; others are drawn. threads: that evaluate; the result does not depend on it.
+        chromosomes: its first individuals; others are drawn. threads: number of threads that evaluate; the result does
+        not depend on it.
         """
         if proposal is None and self.betas is not None:
             proposal = self.betas.proposal(problem, self.decoder)
@@ -136,11 +139,11 @@ class Brkga:
         )
 
 
-#: The paper's BRKGA over every decoder but the paper's.
+#: The paper's BRKGA with every decoder but the paper's.
 BRKGA_BY_DECODER = tuple(Brkga(name=f"brkga-{decoder}", decoder=decoder) for decoder in DECODERS if decoder != "paper")
 
 
-#: With the best of the paper's 648 settings on 200 synthetic training graphs (A.10): 1.7% better than the defaults
+#: The best of the paper's 648 settings on 200 synthetic training graphs (A.10): 1.7% better than the defaults
 #: there. Nine Beta distributions make 648 settings of 72: they change one result in 700, so the others decide. The
 #: paper reports 3.1% on its graphs and not which setting.
 TUNED_BRKGA = Brkga(name="tuned-brkga", population=60, elites=21, mutants=5)

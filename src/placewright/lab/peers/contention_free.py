@@ -12,12 +12,13 @@ from placewright.problem.lowering import Lowered
 
 
 class ContentionFree:
-    """Where ops stand and when they run if links carry any number of tensors at once and devices compute meanwhile,
-    as in Topcuoglu, Hariri and Wu 2002 (section 2). Blocking transfers are planned so too.
+    """A partial schedule: devices and times of ops when links carry any number of tensors at once and devices compute
+    meanwhile, as in Topcuoglu, Hariri and Wu 2002 (section 2). Blocking transfers are also planned in this way.
 
     times: ns [op][device]. device_of: -1 while an op is not placed. start, finish: ns [op].
-    inputs: tensors each op reads. before: ops each op must follow without reading from them. successors: who waits for
-    each op, once for every tensor they read and control dependency; num_awaited: how many such each op waits for.
+    inputs: tensors each op reads. before: ops each op must follow without reading from them. successors: the ops that
+    wait for each op, once for every tensor they read and control dependency; num_awaited: number of such dependencies
+    of each op.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -44,15 +45,15 @@ class ContentionFree:
         self._group_devices = [[d for d in range(machine.num_devices) if mask >> d & 1] for mask in allowed.tolist()]
 
     def devices(self, op: int) -> list[int]:
-        """Devices the op may use, ascending: its group's, or the one where its group already stands."""
+        """Return the devices the op may use, ascending: its group's, or the one where its group is already placed."""
         return self._group_devices[self._group[op]]
 
     def settle_group(self, op: int, device: int) -> None:
-        """From now on the whole group of the op may stand on that device only."""
+        """Restrict the op's whole group to that device."""
         self._group_devices[self._group[op]] = [device]
 
     def ready_ns(self, op: int, device: int) -> int:
-        """When all the op needs is there; its predecessors must have been placed."""
+        """Return when all inputs of the op are on the device; its predecessors must have been placed."""
         ready = 0
         for tensor in self.inputs[op]:
             ready = max(ready, self._arrival_ns(tensor, device))
@@ -76,7 +77,8 @@ class ContentionFree:
         return self.finish[producer] + self._latency[source][device] + moving
 
     def _signal_ns(self, previous: int, device: int) -> int:
-        """When a control dependency lets the device go on: at the predecessor's start where only the order counts."""
+        """Return when a control dependency lets the device continue: at the predecessor's start where only the order
+        counts."""
         source = self.device_of[previous]
         if source == device:
             return self.finish[previous]
@@ -84,13 +86,13 @@ class ContentionFree:
 
 
 def rows(begin: NDArray[np.int32], values: NDArray[np.int32]) -> list[list[int]]:
-    """Rows of an array in compressed form: row i is values[begin[i] : begin[i + 1]]."""
+    """Split an array in compressed form into rows: row i is values[begin[i] : begin[i + 1]]."""
     flat, ends = values.tolist(), begin.tolist()
     return [flat[first:last] for first, last in pairwise(ends)]
 
 
 def control_predecessors(lowered: Lowered) -> list[list[int]]:
-    """Per scheduled op the ops it must follow without reading from them."""
+    """Return per scheduled op the ops it must follow without reading from them."""
     before: list[list[int]] = [[] for _ in lowered.graph_op]
     for op, successors in enumerate(rows(lowered.control_begin, lowered.controls)):
         for successor in successors:

@@ -1,4 +1,4 @@
-"""Favourite children: which reader of each op should follow it on its device, by a linear program (Hanen and Munier
+"""Favourite children: the reader of each op that should follow it on its device, by a linear program (Hanen and Munier
 1995, as Baechi uses it: Jeon et al., SoCC 2020)."""
 
 from __future__ import annotations
@@ -11,21 +11,22 @@ from numpy.typing import NDArray
 from placewright.problem import Problem
 from placewright.support.errors import MissingExtraError
 
-#: Below it an edge is taken to stay on one device.
+#: An edge with a share below this is taken to stay on one device.
 _THRESHOLD = 0.5
 _NS_PER_US = 1e3
 
 
 def favourite_children(problem: Problem, seconds: float) -> NDArray[np.int32]:
-    """Of each op the one that reads from it and should follow it, or -1; each op is the child of one at most.
+    """Return for each op the reader that should follow it, or -1; each op is the child of one op at most.
 
-    Solved within so many seconds; -1 everywhere where that is too short. Raises MissingExtraError without scipy.
+    The program is solved within that many seconds; -1 everywhere where that is too short. Raises MissingExtraError
+    without scipy.
     """
     source, target, cost = _edges(problem)
     shares = _solved(problem, source, target, cost, seconds)
     child = np.full(problem.core.num_ops, -1, np.int32)
     parent = np.full(problem.core.num_ops, -1, np.int32)
-    # Rounding may leave an op several; as in Baechi the last wins.
+    # Rounding may give an op several; as in Baechi the last one is used.
     for edge in np.flatnonzero(shares < _THRESHOLD).tolist():
         one, other = int(source[edge]), int(target[edge])
         for taken, by in ((child, one), (parent, other)):
@@ -36,7 +37,8 @@ def favourite_children(problem: Problem, seconds: float) -> NDArray[np.int32]:
 
 
 def _edges(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Who reads from whom, each pair once, and the us that all of it takes over the mean link."""
+    """Return producers and readers, each pair once, and the time in us of the pair's longest transfer over the mean
+    link."""
     lowered, machine = problem.lowered, problem.machine
     source, target = lowered.producer[lowered.inputs].astype(np.int64), lowered.reader.astype(np.int64)
     between = [link for i, row in enumerate(machine.links) for j, link in enumerate(row) if i != j]
@@ -52,10 +54,10 @@ def _edges(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64], NDAr
 def _solved(
     problem: Problem, source: NDArray[np.int64], target: NDArray[np.int64], cost: NDArray[np.float64], seconds: float
 ) -> NDArray[np.float64]:
-    """Of each edge how much of its transfer takes place, from 0 to 1; 1 where the time was too short.
+    """Return for each edge the share of its transfer that takes place, from 0 to 1; 1 where the time was too short.
 
-    Variables are these shares, then the start of each op, then the end of all: the last is least, an op starts after
-    what it reads has come, and of those that read from an op, as of those that it reads from, one may be spared.
+    Variables are these shares, then the start of each op, then the end of all. The last is minimised, an op starts
+    after its inputs have arrived, and one transfer may be saved among an op's readers, and one among its producers.
     """
     optimize, sparse = _scipy()
     edges, ops = len(source), problem.core.num_ops

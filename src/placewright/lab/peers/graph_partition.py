@@ -1,5 +1,5 @@
-"""Placement by graph partitioning, then depth-first orders: REGAL's baseline GP+DFS, which stands for XLA (Paliwal et
-al. 2020, section 5.2 and A.10), and the same with METIS."""
+"""Placement by graph partitioning, then depth-first orders: REGAL's baseline GP+DFS, a model of XLA (Paliwal et al.
+2020, section 5.2 and A.10), and the same with METIS."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ Partitioner = Callable[[Problem, float], NDArray[np.int32]]
 
 @dataclass(frozen=True, kw_only=True)
 class GraphPartition(Baseline):
-    """Parts with few bytes between them and balanced times, one per device; on all of them XLA's depth-first order.
+    """Parts with few bytes between them and balanced times, one per device; all in XLA's depth-first order.
 
-    Which changes XLA makes to Kernighan-Lin the paper does not say. Here devices are halved until one is left; a split
-    begins with captured order cut at the devices' share of the speed, and passes move one op at a time (with what
-    shares its device) instead of exchanging two, so that ops of any time balance. A tensor counts once for each device
-    that reads it from afar, as transfers do.
+    The paper does not say how XLA changes Kernighan-Lin. Here devices are halved until one is left; a split begins with
+    the captured order cut at the devices' share of the speed, and passes move one op at a time (with the ops that share
+    its device) instead of exchanging two, so that ops of any time balance. A tensor counts once for each other device
+    that reads it, as transfers do.
 
-    How far times may differ decides the result, and the paper does not say that either. On synthetic training graphs
-    step times are 13% above BRKGA 5K's with an imbalance of 0.05, 30% with 0.3 and 53% with 0.49, where almost
-    everything stands on one device; the paper reports 56%.
+    The allowed imbalance of times decides the result, and the paper does not state it either. On synthetic training
+    graphs step times are 13% above BRKGA 5K's with an imbalance of 0.05, 30% with 0.3 and 53% with 0.49, where almost
+    everything is on one device; the paper reports 56%.
 
     imbalance: share of the time by which a side may miss its own, in [0, 1); the longest op in any case.
     """

@@ -8,8 +8,9 @@ from placewright.support.quantities import QUANTITY_LIMIT
 
 
 class HeldMemory:
-    """Residents stay. An op's outputs, and the copies of inputs that were missing, stay until the last op that reads
-    them is placed, wherever that is; graph outputs stay to the end; workspace counts for its op alone.
+    """Free memory by device while ops are placed. Residents stay. An op's outputs, and the copies of inputs that were
+    missing, stay until the last op that reads them is placed, on any device; graph outputs stay to the end; workspace
+    counts for its op alone.
 
     free: bytes left of each device's limit; below 0 where it is exceeded.
     """
@@ -34,7 +35,8 @@ class HeldMemory:
             self._users_left[self._storage[tensor]] += 1
 
     def needed(self, op: int, device: int) -> int:
-        """Bytes that placing the op there now would take while it runs, the residents of its whole group included."""
+        """Return the bytes that the op would take while it runs if placed there now, including the residents of its
+        whole group."""
         lasting = sum(self._home_bytes[t] for t in self._outputs(op))
         lasting += sum(self._copy_bytes[t] for t in self._missing(op, device))
         return lasting + self._workspace_bytes[op] + self._residents.missing_bytes(op, device)
@@ -58,7 +60,7 @@ class HeldMemory:
         return range(self._output_begin[op], self._output_begin[op + 1])
 
     def _missing(self, op: int, device: int) -> list[int]:
-        """Inputs of the op that are not on the device."""
+        """Return the inputs of the op that are not on the device."""
         return [
             tensor
             for tensor in self._inputs[op]
@@ -71,7 +73,7 @@ class HeldMemory:
 
 
 class _Residents:
-    """Parameters and constants on each device; those of a group come together."""
+    """Parameters and constants on each device; those of a group are placed together."""
 
     def __init__(self, problem: Problem) -> None:
         lowered = problem.lowered

@@ -1,4 +1,4 @@
-"""Local search as REGAL compares itself with it (Paliwal et al. 2020, section 5.2 and A.10)."""
+"""Local search as in REGAL's comparison (Paliwal et al. 2020, section 5.2 and A.10)."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from placewright.search.run.result import Result, Solution
 from placewright.search.run.search_run import SearchRun, settings_of
 from placewright.support.errors import InputError
 
-#: A reach of more places than any graph has.
+#: A reach larger than the number of places in any graph.
 ANYWHERE = 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalSearch:
-    """Greedy moves of an op to another device or place in the order, from random placements in captured order.
+    """A search by greedy moves of an op to another device or place in the order, from random placements in captured
+    order.
 
-    Each move costs a whole evaluation, one that dependencies or constraints forbid too; ops that share their device
-    move together. The paper leaves open how transfers are carried along, how far an op moves and what is kept. Here the
-    schedule is an order of ops, and each tensor leaves right after its producer; an op changes places with its
-    neighbour; only what is better is kept. So read it is 1.0% better than BRKGA 5K on synthetic training graphs, the
-    paper's 0.08% on its test graphs. Other readings are stronger: 5% with moves to any place, 9% when equals are kept
-    too, 15% when transfers are steps that are moved themselves.
+    Each move costs a whole evaluation, even one that dependencies or constraints forbid; ops that share their device
+    move together. The paper leaves open how transfers are carried along, how far an op moves and which moves are kept.
+    Here the schedule is an order of ops, and each tensor leaves right after its producer; an op swaps places with its
+    neighbour; only improvements are kept. With this reading it is 1.0% better than BRKGA 5K on synthetic training
+    graphs; the paper reports 0.08% on its test graphs. Other readings are stronger: 5% with moves to any place, 9% when
+    equals are kept too, 15% when transfers are steps that are moved themselves.
 
     starts: random restarts, among which the evaluations are divided. device_share: of the moves, in [0, 1]; the others
-    change the order. reach: places an op moves at most; as many as there are ops for no limit. accept_equal: whether a
-    move that changes nothing is kept. starts and device_share are the best on training graphs.
+    change the order. reach: the most places that an op moves; for no limit, the number of ops. accept_equal: keep a
+    move that changes nothing. starts and device_share are the best on training graphs.
     """
 
     name: str = "local-search"
@@ -46,7 +47,7 @@ class LocalSearch:
             raise InputError(f"a reach of {self.reach} places lies outside 1 to 2**31 - 1")
 
     def solve(self, problem: Problem, run: SearchRun) -> Result:
-        """As Method.solve. A time limit that ends first leaves out the last starts."""
+        """Solve as `Method.solve` does. A time limit that ends first leaves out the last starts."""
         search = _core.LocalSearch(
             problem=problem.core,
             seed=run.seed,

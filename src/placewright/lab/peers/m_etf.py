@@ -1,4 +1,4 @@
-"""m-ETF: earliest task first among devices whose memory still allows it (Jeon et al., SoCC 2020)."""
+"""m-ETF: earliest task first among devices with enough memory (Jeon et al., SoCC 2020)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from placewright.search.constructive.baseline import Baseline, Candidate
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryEtf(Baseline):
-    """Of all ready ops and devices the pair that can start first and fits, ties in captured order (Baechi, section 3).
+    """Repeatedly places the ready op that can start first on a device with enough memory, ties in captured order
+    (Baechi, section 3).
 
-    Memory is counted as in Baechi: parameters for good, those of ops that share a device when the first of them is
-    placed; outputs until all who read them are placed; workspace while an op runs. Departures: copies that a device
+    Memory is counted as in Baechi: parameters permanently, those of ops that share a device when the first of them is
+    placed; outputs until all their readers are placed; workspace while an op runs. Departures: copies that a device
     receives count too, links never queue, an op that did not fit is tried again when memory is freed there, and where
     nothing fits anywhere the op that exceeds a limit least goes there.
     """
@@ -34,8 +35,9 @@ class MemoryEtf(Baseline):
 
 
 class ReadyOps:
-    """The ready ops of each device: those whose inputs are still under way, by arrival; those that could start now, in
-    captured order; and those that did not fit, by the bytes they needed. Ops placed elsewhere are dropped when met."""
+    """The ready ops of each device: those whose inputs are still on their way, by arrival; those that could start now,
+    in captured order; and those that did not fit, by the bytes they needed. Ops placed elsewhere are dropped when
+    encountered."""
 
     def __init__(self, problem: Problem) -> None:
         self.plan = ContentionFree(problem)
@@ -50,7 +52,7 @@ class ReadyOps:
                 self._add(op)
 
     def place_next(self) -> int:
-        """Places one op and returns it."""
+        """Place one op and return it."""
         heads = self.heads()
         start, op, device = min(heads) if heads else self._least_bad()
         free = list(self.memory.free)
@@ -65,7 +67,7 @@ class ReadyOps:
         return op
 
     def heads(self) -> list[tuple[int, int, int]]:
-        """Of each device that could start something: when, what, and the device."""
+        """Return (start, op, device) for each device that could start an op."""
         return [head for device in range(len(self.clock)) if (head := self.first_that_fits(device))]
 
     def place(self, op: int, device: int, start: int) -> None:
@@ -78,7 +80,8 @@ class ReadyOps:
             heapq.heappush(self._waiting[device], (self.plan.ready_ns(op, device), op))
 
     def first_that_fits(self, device: int) -> tuple[int, int, int] | None:
-        """Start, op and device of what the device could start first; what does not fit is put aside."""
+        """Return start, op and device of the op that the device could start first; ops that do not fit are put
+        aside."""
         waiting, startable = self._waiting[device], self._startable[device]
         while True:
             while waiting and waiting[0][0] <= self.clock[device]:
@@ -101,7 +104,7 @@ class ReadyOps:
         return self.plan.device_of[op] < 0 and device in self.plan.devices(op)
 
     def _least_bad(self) -> tuple[int, int, int]:
-        """Where no ready op fits anywhere: start, op and device of the one that exceeds a limit least."""
+        """Return start, op and device of the op that exceeds a limit least, for when no ready op fits anywhere."""
         best: tuple[int, int, int] | None = None
         for device, too_large in enumerate(self._too_large):
             while too_large and not self.is_open(too_large[0][1], device):
@@ -115,7 +118,8 @@ class ReadyOps:
         return max(self.clock[device], self.plan.ready_ns(op, device)), op, device
 
     def _try_again(self, device: int) -> None:
-        """Lets as many of the ops put aside come back as the memory would hold together, the smallest first."""
+        """Make ops that were put aside ready again, the smallest first, as many as fit into the free memory
+        together."""
         room, too_large = self.memory.free[device], self._too_large[device]
         while too_large and too_large[0][0] <= room:
             needed, op = heapq.heappop(too_large)

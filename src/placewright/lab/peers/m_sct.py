@@ -16,11 +16,12 @@ from placewright.search.constructive.baseline import Baseline, Candidate
 
 @dataclass(frozen=True, kw_only=True)
 class MemorySct(Baseline):
-    """m-ETF with favourite children: a device that has just run an op keeps itself for that op's favourite child. While
-    that waits for others, only what could start there at once may come before; when it is ready it comes first.
+    """m-ETF with favourite children: a device that has just run an op is reserved for that op's favourite child. While
+    the child waits for other inputs, only ops that could start there at once may come before it; when it is ready it
+    comes first.
 
-    seconds: that the linear program for favourite children may take. Departures: Baechi solves it with MOSEK, here it
-    is HiGHS; its costs are those of the mean link, its times those of the mean device.
+    seconds: time limit of the linear program for favourite children. Departures: Baechi solves it with MOSEK, here
+    HiGHS does; its costs are those of the mean link, its times those of the mean device.
     """
 
     name: str = "m-sct"
@@ -34,7 +35,7 @@ class MemorySct(Baseline):
 
 
 class _Reserving(ReadyOps):
-    """child: favourites, -1 for none."""
+    """Ready ops with reserved devices. child: the favourite child of each op, -1 for none."""
 
     def __init__(self, problem: Problem, child: NDArray[np.int32]) -> None:
         self._child: list[int] = child.tolist()
@@ -42,7 +43,7 @@ class _Reserving(ReadyOps):
         super().__init__(problem)
 
     def heads(self) -> list[tuple[int, int, int]]:
-        """Where nothing may start since all devices keep themselves, none does any longer."""
+        """Return the ops that can start; where none can because devices are reserved, lift all reservations."""
         found = super().heads()
         if not found and max(self._awaits) >= 0:
             self._awaits = [-1] * len(self._awaits)

@@ -16,13 +16,13 @@ from placewright.search.constructive.one_device import INPUT_ORDER
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryTopo(Baseline):
-    """One device after another takes ops in captured order until the next would lift it above the cap: all memory
-    divided by the number of devices, plus the largest op's (Baechi, section 3).
+    """Fills one device after another with ops in captured order until the next would exceed the cap: all memory divided
+    by the number of devices, plus the largest op's (Baechi, section 3).
 
     An op counts its outputs, its workspace and the parameters no earlier op reads, none of them ever freed. Ops that
-    must share a device count and move as one, at the first of them. As in Baechi the cap alone decides: it balances
-    where there are no limits, and limits below it are not heeded. What may not stand on the device being filled goes to
-    the least filled of those it may use.
+    must share a device count and move as one, at the first of them. As in Baechi only the cap counts: it balances where
+    there are no limits, and limits below it are ignored. An op that may not use the device being filled goes to the
+    least filled of those it may use.
     """
 
     name: str = "m-topo"
@@ -32,7 +32,7 @@ class MemoryTopo(Baseline):
 
 
 def _fill(problem: Problem) -> NDArray[np.int32]:
-    """Placement: int32 [num scheduled ops]."""
+    """Return the placement, int32 [num scheduled ops]."""
     group, allowed = (array.tolist() for array in problem.groups)
     bytes_of = np.bincount(group, op_bytes(problem), minlength=len(group)).astype(np.int64).tolist()
     used = [0] * problem.machine.num_devices

@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 from placewright.problem import Problem
 from placewright.support.errors import MissingExtraError
 
-#: What all vertices, and all edges, weigh together in METIS, whose numbers may have 32 bits.
+#: Total weight of all vertices, and of all edges, in METIS, whose numbers may have 32 bits.
 TOTAL_WEIGHT = 2**30
 
 
 def metis_partition(problem: Problem, imbalance: float) -> NDArray[np.int32]:
-    """Device of each scheduled op, int32 [num scheduled ops]: few bytes between devices, times in proportion to speed.
+    """Return the device of each scheduled op, int32 [num scheduled ops]: few bytes between devices, times in proportion
+    to speed.
 
-    METIS knows graphs, not tensors with several readers, so bytes count once for each reader. It knows no forbidden
-    devices either: whatever it puts on one goes to the first it may use. imbalance: share of a device's time by which
-    it may exceed its own. Raises MissingExtraError without pymetis.
+    METIS partitions graphs, not tensors with several readers, so bytes count once for each reader. It does not support
+    forbidden devices either: an op placed on one moves to the first it may use. imbalance: share of a device's time by
+    which it may exceed its own. Raises MissingExtraError without pymetis.
     """
     group, allowed = problem.groups
     first_ops, vertex_of = np.unique(group, return_inverse=True)
@@ -46,7 +47,7 @@ def _partition(
     shares: Sequence[float],
     imbalance: float,
 ) -> NDArray[np.int64]:
-    """Part of each vertex. begin, neighbours, edge_bytes: both directions of every edge, as CSR."""
+    """Return the part of each vertex. begin, neighbours, edge_bytes: both directions of every edge, as CSR."""
     try:
         import pymetis
     except ImportError:
@@ -66,8 +67,8 @@ def _partition(
 
 @contextmanager
 def _muted() -> Iterator[None]:
-    """METIS prints complaints about small graphs past Python, through C's own buffer: standard output leads nowhere
-    meanwhile."""
+    """Discard standard output in this context: METIS prints complaints about small graphs past Python, through C's own
+    buffer."""
     flush = ctypes.CDLL(None).fflush
     sys.stdout.flush()
     flush(None)
@@ -87,7 +88,8 @@ def _muted() -> Iterator[None]:
 
 
 def _shares(own_time: NDArray[np.float64], num_parts: int) -> list[float]:
-    """Of all time, what each of the first devices gets: the inverse of the time all ops take there."""
+    """Return the share of the time for each of the first devices: proportional to the inverse of the time all ops take
+    there."""
     total = own_time.sum(axis=0)[:num_parts]
     speed = np.ones(num_parts) if (total == 0).any() else 1 / total
     return [float(share) for share in speed / speed.sum()]
@@ -96,7 +98,7 @@ def _shares(own_time: NDArray[np.float64], num_parts: int) -> list[float]:
 def _edges(
     problem: Problem, vertex_of: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Pairs of vertices between which tensors pass, in both directions as CSR, with their bytes."""
+    """Return pairs of vertices between which tensors pass, in both directions as CSR, with their bytes."""
     lowered = problem.lowered
     reader = vertex_of[lowered.reader]
     maker = vertex_of[lowered.producer[lowered.inputs]]
@@ -119,5 +121,5 @@ def _scaled(weights: NDArray[np.float64], least: int) -> list[int]:
 
 
 def _nearest_allowed(device: int, mask: int) -> int:
-    """The device where the mask holds it, else the first it holds."""
+    """Return the device if the mask includes it, else the first that the mask includes."""
     return device if mask >> device & 1 else (mask & -mask).bit_length() - 1

@@ -10,20 +10,21 @@ from placewright.problem import Problem
 from placewright.search.run.result import Result
 from placewright.search.run.search_run import SearchRun
 
-#: Individuals drawn between two looks at the best; the result's quality does not depend on it.
+#: Individuals drawn between two checks of the best; the result's quality does not depend on it.
 _POPULATION = 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class RandomSearch:
-    """Chromosomes drawn from the guide, uniform without one, each decoded and simulated as in BRKGA.
+    """Random search over chromosomes drawn from the guide (uniform without one), each decoded and simulated as in
+    BRKGA.
 
-    With a learned one it is the paper's instance-dependent random search, "BRKGA for only one generation"
-    (Paliwal et al. 2020, section 4). It runs as a BRKGA that keeps one elite and draws all others anew, so nothing is
-    ever crossed: after any number of generations the elite is the best of all drawn so far, as it would be in one
-    generation of all evaluations, which would have to be held at once.
+    With a learned guide it is the paper's instance-dependent random search, "BRKGA for only one generation" (Paliwal et
+    al. 2020, section 4). It runs as a BRKGA that keeps one elite and draws all others anew, so there is no crossover:
+    after any number of generations the elite is the best of all drawn so far, as it would be in one generation of all
+    evaluations, which would have to be in memory at once.
 
-    decoder: what the keys mean (decoder.py).
+    decoder: the meaning of keys (decoder.py).
     """
 
     name: str = "random-search"
@@ -33,7 +34,7 @@ class RandomSearch:
         check_decoder(self.decoder)
 
     def solve(self, problem: Problem, run: SearchRun) -> Result:
-        """As Method.solve."""
+        """Solve as `Method.solve` does."""
         search = Brkga(
             name=self.name,
             population=_POPULATION,
@@ -41,5 +42,5 @@ class RandomSearch:
             mutants=_POPULATION - 1,
             decoder=self.decoder,
         )
-        # Without the run's initial solutions: nobody drew them.
+        # Without the run's initial solutions, which are not random draws.
         return search.solve(problem, run.part(guide=run.guide))

@@ -1,1 +1,1 @@
-"""Networks as an inference compiler hands them to a chip: int8, and what runs as one kernel is one op."""
+"""Networks as an inference compiler passes them to a chip: in int8, with one op per kernel."""

@@ -1,4 +1,4 @@
-"""BERT (Devlin et al. 2018) in int8, its matrix products, biases and reshapes as ops of their own: 376 of them.
+"""BERT (Devlin et al. 2018) in int8, with matrix products, biases and reshapes as separate ops: 376 of them.
 
 The EGRL paper counts 376 nodes and does not say which; 30 per layer and 16 outside of them are one way to arrive there.
 """
@@ -13,7 +13,7 @@ _VOCABULARY, _POSITIONS, _SEGMENTS = 30522, 512, 2
 
 
 def bert_base(tokens: int) -> Graph:
-    """BERT-base with a classifier of two classes, on so many tokens."""
+    """Build BERT-base with a classifier of two classes, for a number of tokens."""
     net = FusedBuilder(f"bert-base-{tokens}-int8")
     mask = _mask(net, tokens)
     hidden = _embeddings(net, tokens)
@@ -32,7 +32,7 @@ def bert_base(tokens: int) -> Graph:
 
 
 def _mask(net: FusedBuilder, tokens: int) -> int:
-    """Which tokens are words, as what is added to the scores: 0, or a large negative number."""
+    """Add the attention mask as the term that is added to the scores: 0 for words, else a large negative number."""
     mask = net.input("attention_mask", (1, tokens), "int32")
     for axis, shape in enumerate([(1, 1, tokens), (1, 1, 1, tokens)], start=1):
         attributes = {"function": "reshape"}
@@ -85,7 +85,7 @@ def _head(net: FusedBuilder, name: str, hidden: int) -> int:
 
 
 def _output(net: FusedBuilder, name: str, tensor: int, residual: int) -> int:
-    """A projection, the residual sum and its normalisation."""
+    """Add a projection, the residual sum and its normalisation."""
     projected = _biased(net, name, tensor, _HIDDEN)
     return _normalized(net, f"{name}.norm", _sum(net, f"{name}.add", projected, residual))
 

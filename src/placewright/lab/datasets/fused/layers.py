@@ -1,4 +1,4 @@
-"""What the fused networks are made of: tensors of one type, mostly int8, and one op per kernel."""
+"""A builder for the fused networks: tensors of one type, mostly int8, and one op per kernel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BIAS_BYTES = 4
 
 
 class FusedBuilder:
-    """A graph of ops that make one tensor each. dtype: of weights and results where nothing else is said."""
+    """A graph of ops that make one tensor each. dtype: of weights and results by default."""
 
     def __init__(self, name: str, dtype: str = "int8") -> None:
         self._graph, self.dtype = GraphBuilder(name), dtype
@@ -24,7 +24,7 @@ class FusedBuilder:
         return self._shapes[tensor]
 
     def input(self, name: str, shape: tuple[int, ...], dtype: str | None = None) -> int:
-        """A tensor fed from outside."""
+        """Add a tensor fed from outside."""
         return self._op(name, "input", [], shape, {}, dtype)
 
     def op(
@@ -40,7 +40,7 @@ class FusedBuilder:
         weight_name: str = "weight",
         dtype: str | None = None,
     ) -> int:
-        """An op with its weights, those of its bias and folded normalisation included; returns what it makes."""
+        """Add an op with its weights, including those of its bias and folded normalisation; return its result."""
         read = list(inputs)
         if weight_bytes:
             full_name = f"{name}.{weight_name}"
@@ -51,8 +51,8 @@ class FusedBuilder:
         return self._op(name, kind, read, shape, dict(attributes or {}), dtype)
 
     def conv(self, name: str, inputs: Sequence[int], channels: int, kernel: int, stride: int = 1) -> int:
-        """A convolution with bias, normalisation, residual sum and activation folded in; the first input is convolved,
-        a second one added."""
+        """Add a convolution with bias, normalisation, residual sum and activation folded in; the first input is
+        convolved, a second one is added."""
         _, depth, height, width = self.shape(inputs[0])
         shape = (1, channels, -(-height // stride), -(-width // stride))
         attributes = {
@@ -68,14 +68,14 @@ class FusedBuilder:
         return self.op(name, "conv", inputs, shape, attributes=attributes, weight_bytes=weights + BIAS_BYTES * channels)
 
     def linear(self, name: str, tensor: int, features: int, *, bias: bool) -> int:
-        """A matrix product with a weight."""
+        """Add a matrix product with a weight."""
         *rows, depth = self.shape(tensor)
         attributes = {"batch": 1, "m": math.prod(rows), "n": features, "k": depth, "bias": bias}
         weights = tensor_bytes((depth, features), self.dtype) + (BIAS_BYTES * features if bias else 0)
         return self.op(name, "matmul", [tensor], (*rows, features), attributes=attributes, weight_bytes=weights)
 
     def build(self, output: int, source: str) -> Graph:
-        """The graph whose result is `output`. source: the paper that the network is from."""
+        """Return the graph whose result is `output`. source: the paper that the network is from."""
         self._graph.change_tensor(output, is_output=True)
         metadata = {"framework": "placewright", "mode": "inference", "batch_size": 1, "source": source}
         return self._graph.build(metadata)

@@ -11,7 +11,7 @@ from placewright.lab.datasets.fused.bert import bert_base
 from placewright.lab.datasets.fused.resnet import resnet
 from placewright.support.errors import InputError, did_you_mean, shown
 
-#: What makes each network, by its name.
+#: Functions that make the networks, by name.
 FUSED: Mapping[str, Callable[[], Graph]] = MappingProxyType(
     {
         **{f"resnet{depth}-int8": partial(resnet, depth) for depth in (18, 34, 50, 101, 152)},
@@ -21,7 +21,7 @@ FUSED: Mapping[str, Callable[[], Graph]] = MappingProxyType(
 
 
 def fused_network(name: str) -> Graph:
-    """The network of that name. Raises InputError that suggests the nearest."""
+    """Return the network of that name. Raises InputError that suggests the nearest."""
     if name not in FUSED:
         raise InputError(f"unknown network '{shown(name)}'{did_you_mean(name, FUSED)}")
     return FUSED[name]()

@@ -1,6 +1,6 @@
-"""Residual networks (He et al. 2015): every convolution with its normalisation, activation and residual sum is one op.
+"""Residual networks (He et al. 2015): each convolution is one op with its normalisation, activation and residual sum.
 
-So ResNet-50 has 53 convolutions, two poolings, a matrix product and a softmax: the 57 nodes of the EGRL paper.
+ResNet-50 thus has 53 convolutions, two poolings, a matrix product and a softmax: the 57 nodes of the EGRL paper.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DEPTHS = {
 
 
 def resnet(depth: int) -> Graph:
-    """The network of 18, 34, 50, 101 or 152 layers on an image of 224 x 224."""
+    """Build the network of 18, 34, 50, 101 or 152 layers for an image of 224 x 224."""
     stages, is_bottleneck = _DEPTHS[depth]
     net = FusedBuilder(f"resnet{depth}-int8")
     block = _bottleneck if is_bottleneck else _basic
@@ -57,7 +57,7 @@ def _basic(net: FusedBuilder, name: str, tensor: int, width: int, stride: int) -
 
 
 def _shortcut(net: FusedBuilder, name: str, tensor: int, channels: int, stride: int) -> int:
-    """What is added to the block's result: its input, projected where the shapes differ."""
+    """Return the term that is added to the block's result: its input, projected where the shapes differ."""
     if stride == 1 and net.shape(tensor)[1] == channels:
         return tensor
     return net.conv(f"{name}.downsample", [tensor], channels, 1, stride)

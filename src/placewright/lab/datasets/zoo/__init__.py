@@ -1,1 +1,1 @@
-"""Real networks written out in PyTorch, one family per file, and what turns them into a set of graphs."""
+"""Real networks written in PyTorch, one family per file, and their capture as a set of graphs."""

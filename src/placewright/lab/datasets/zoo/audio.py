@@ -7,7 +7,7 @@ from torch.nn import functional
 
 
 class Causal(nn.Conv1d):
-    """A convolution that sees only the past, padded on the left."""
+    """A convolution that reads only the past, padded on the left."""
 
     def forward(self, signal: Tensor) -> Tensor:  # [batch, inputs, length] -> [batch, outputs, length]
         return super().forward(functional.pad(signal, ((self.kernel_size[0] - 1) * self.dilation[0], 0)))

@@ -17,18 +17,19 @@ from placewright.machines import load_machine
 if TYPE_CHECKING:
     from torch import nn
 
-#: The device whose roofline gives every op its time unless another is asked for: a GPU of the paper's day.
+#: The default device, whose roofline gives every op its time: a GPU of the paper's day.
 DEVICE = "p100"
 OPTIMIZER: Optimizer = "adam"
 
 
 def capture_network(network: Network, mode: Mode, device: str = DEVICE, *, launches: bool = True) -> Graph:
-    """The graph named "NETWORK-MODE": one inference, or one training step with Adam, every op of it, costed for the
+    """Return the graph "NETWORK-MODE": one inference, or one training step with Adam, every op of it, costed for the
     device of that name.
 
-    launches: whether an op's time holds its launch, as the papers' machine wants it, or is that on the device alone.
+    launches: an op's time includes its launch, as the papers' machine needs it; otherwise it is the time on the device
+    alone.
 
-    Raises InputError when PyTorch cannot trace the network; what its own `build` raises passes through.
+    Raises InputError when PyTorch cannot trace the network; errors of the network's own `build` pass through.
     """
     model, arguments = built(network)
     captured = captured_graph(
@@ -52,7 +53,7 @@ def capture_network(network: Network, mode: Mode, device: str = DEVICE, *, launc
 
 
 def built(network: Network) -> tuple[nn.Module, tuple[Any, ...]]:
-    """Module and arguments, with shapes and dtypes but no content where the library does without."""
+    """Return module and arguments, with shapes and dtypes but without values where the library does not need them."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     with nullcontext() if network.reads_values else FakeTensorMode(allow_non_fake_inputs=True):
@@ -60,8 +61,8 @@ def built(network: Network) -> tuple[nn.Module, tuple[Any, ...]]:
 
 
 def stripped(graph: Graph, metadata: Mapping[str, Any]) -> Graph:
-    """The graph with no more than scheduling needs, under short names: an op is its kind and number, "matmul12"; a
-    tensor its number, "t12". Targets, shapes, dtypes, attributes, modules and source lines go."""
+    """Return the graph with no more than scheduling needs, under short names: an op is its kind and number, "matmul12";
+    a tensor its number, "t12". Targets, shapes, dtypes, attributes, modules and source lines are removed."""
     return Graph(
         name=graph.name,
         tensors=tuple(replace(each, name=f"t{i}", shape=None, dtype=None) for i, each in enumerate(graph.tensors)),

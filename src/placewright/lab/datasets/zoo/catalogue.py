@@ -1,4 +1,4 @@
-"""Every network of the zoo, as its table, networks.toml, has them. Of two with one topology the earlier counts."""
+"""All networks of the zoo, read from the table networks.toml. Of two with one topology the earlier counts."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Shapes = Sequence[str] | Mapping[str, str]
 
 @cache
 def all_networks() -> tuple[Network, ...]:
-    """In the order of the table. No library is imported before one of its networks is built. Raises InputError when two
-    networks share a name."""
+    """Return the networks in the order of the table. No library is imported before one of its networks is built. Raises
+    InputError when two networks share a name."""
     return networks_of(PATH)
 
 
 def networks_of(path: Path) -> tuple[Network, ...]:
-    """Of a table as networks.toml is one. Raises InputError when two networks share a name."""
+    """Read a table in the format of networks.toml. Raises InputError when two networks share a name."""
     networks = tuple(_networks(tomllib.loads(path.read_text())))
     names = [network.name for network in networks]
     for place, name in enumerate(names):
@@ -54,7 +54,7 @@ def _network(
     loss: str = "cross_entropy",
     reads_values: bool = False,
 ) -> Network:
-    """One line of the table; networks.toml says what its columns mean."""
+    """Make the network of one line of the table; networks.toml explains the columns."""
 
     def build() -> tuple[nn.Module, tuple[Tensor, ...]]:
         from placewright.lab.datasets.zoo.objectives import supervised
@@ -69,7 +69,7 @@ def _network(
 
 
 def _tensor(shape: str) -> Tensor:
-    """Zeros, float32 or int64: "8 3 224 224", "int64 8 128"."""
+    """Return zeros, float32 or int64, for a text such as "8 3 224 224" or "int64 8 128"."""
     import torch
 
     words = shape.split()

@@ -14,7 +14,8 @@ from placewright.lab.datasets.zoo.layers import padding_of
 
 @dataclass(frozen=True, kw_only=True)
 class Genotype:
-    """A cell as its search found it: blocks that add two results, each of an operation on an earlier state.
+    """A cell as found by the architecture search: blocks that add two results, each of an operation on an earlier
+    state.
 
     States 0 and 1 are the outputs of the cell before the last and of the last; block i makes state i + 2.
     blocks: ((operation, state), (operation, state)). joined: states whose channels are the cell's output.
@@ -47,7 +48,7 @@ AMOEBANET_REDUCTION = Genotype(
 
 
 class Halved(nn.Module):
-    """Halves an image by two projections, the second of the image moved by one pixel (NASNet, appendix A.4)."""
+    """Two projections that halve an image, the second of the image moved by one pixel (NASNet, appendix A.4)."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -85,7 +86,8 @@ def operation(name: str, width: int, stride: int) -> nn.Module:
 
 
 class Cell(nn.Module):
-    """A genotype at a width. Its two inputs are first brought to that width, the older one also to the newer's size."""
+    """A genotype at a width. Its two inputs are first projected to that width, the older one also to the newer's
+    size."""
 
     def __init__(self, genotype: Genotype, inputs: tuple[int, int], width: int, *, stride: int, halve: bool) -> None:
         super().__init__()

@@ -57,7 +57,7 @@ class Attention(nn.Module):
 
 
 class Level(nn.Module):
-    """A residual block and, where asked, attention."""
+    """A residual block and, optionally, attention."""
 
     def __init__(self, residual: nn.Module, attention: nn.Module | None) -> None:
         super().__init__()

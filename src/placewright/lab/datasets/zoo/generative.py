@@ -11,7 +11,8 @@ from placewright.lab.datasets.zoo.objectives import binary_cross_entropy
 
 
 class Adversaries(nn.Module):
-    """A generator and its judge; the step updates both, the judge from what was generated and from the image."""
+    """A generator and its discriminator; the step updates both, the discriminator from the generated and the given
+    image."""
 
     def __init__(self, generator: nn.Module, judge: nn.Module) -> None:
         super().__init__()

@@ -36,14 +36,15 @@ class Attention(nn.Module):
         self.score = nn.Linear(width, 1, bias=False)
 
     def forward(self, hidden: Tensor, keys: Tensor, encoded: Tensor) -> Tensor:
-        """hidden: [batch, width]; keys, encoded: [batch, length, width]; the context: [batch, width]."""
+        """Return the context, [batch, width]. hidden: [batch, width]; keys, encoded: [batch, length, width]."""
         scores = self.score(torch.tanh(self.query(hidden).unsqueeze(1) + keys))  # [batch, length, 1]
         weights = torch.softmax(scores, 1).transpose(1, 2)  # [batch, 1, length]
         return torch.bmm(weights, encoded).squeeze(1)
 
 
 class Decoder(nn.Module):
-    """Its first layer's output asks the attention; the context is fed to every layer above at the same step."""
+    """A decoder whose first layer's output queries the attention; every layer above reads the context at the same
+    step."""
 
     def __init__(self, width: int, layers: int) -> None:
         super().__init__()
@@ -61,7 +62,8 @@ class Decoder(nn.Module):
 
 
 class Translation(nn.Module):
-    """The loss of translating `source` to `target`, token by token; the target is its own input, one step behind."""
+    """The loss of translating `source` to `target`, token by token; the target is its own input, shifted by one
+    step."""
 
     def __init__(self, vocabulary: int, width: int, layers: int) -> None:
         super().__init__()

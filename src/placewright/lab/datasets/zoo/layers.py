@@ -11,7 +11,7 @@ Layer = Callable[[], nn.Module]
 
 
 def padding_of(kernel: Size) -> tuple[int, int]:
-    """What keeps the size of an image under an odd kernel."""
+    """Return the padding that keeps the size of an image under an odd kernel."""
     height, width = (kernel, kernel) if isinstance(kernel, int) else kernel
     return (height - 1) // 2, (width - 1) // 2
 

@@ -1,4 +1,4 @@
-"""Where networks come from: the libraries of the zoo, imported when one of their networks is built."""
+"""The libraries that the zoo's networks come from, each imported when one of its networks is built."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from placewright.support.errors import InputError, MissingExtraError
 if TYPE_CHECKING:
     from torch import nn
 
-#: Networks that no library has stand in modules of this package.
+#: Networks that no library has are defined in modules of this package.
 OWN = "placewright"
 
 #: The module below which a library's builders are named.
@@ -30,10 +30,10 @@ ROOTS = {
 #: What the extra `zoo` installs.
 LIBRARIES = ("torch", *(library for library in ROOTS if library != OWN))
 
-#: Libraries whose constructors read or copy what tensors hold, and fake tensors hold nothing.
+#: Libraries whose constructors read or copy the values of tensors; fake tensors have none.
 READS_VALUES = frozenset({"timm", "torch_geometric"})
 
-#: Operators of torchvision's compiled part that its Python part registers formulas for as it is imported.
+#: Operators of torchvision's compiled part for which its Python part registers formulas on import.
 _COMPILED = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
@@ -42,7 +42,7 @@ _declared: list[Any] = []
 
 
 def check_library(library: str) -> None:
-    """Raises MissingExtraError where it is not installed."""
+    """Raise MissingExtraError where the library is not installed."""
     if importlib.util.find_spec(library) is None:
         raise MissingExtraError("PyTorch" if library == "torch" else library, "zoo", "capturing the zoo")
 
@@ -58,7 +58,7 @@ def built_module(library: str, builder: str, arguments: Mapping[str, Any]) -> nn
         Path of a function or class below the library's root, "resnet.resnet18". A class of transformers is made from
         its configuration class.
     arguments
-        What the builder, in transformers the configuration, is called with.
+        Arguments of the builder; in transformers, of the configuration.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def built_module(library: str, builder: str, arguments: Mapping[str, Any]) -> nn
         When the library has no such builder.
     """
     make = found_builder(library, builder)
-    # Attention is spelled out in products and a softmax, as the networks of the papers' time had it.
+    # Attention is computed with products and a softmax, as in the networks of the papers' time.
     if library == "timm":
         importlib.import_module("timm.layers").set_fused_attn(False)
     if library == "transformers":
@@ -82,7 +82,7 @@ def built_module(library: str, builder: str, arguments: Mapping[str, Any]) -> nn
 
 
 def found_builder(library: str, builder: str) -> Any:
-    """The function or class at that path. Raises as `built_module` does."""
+    """Return the function or class at that path. Raises as `built_module` does."""
     check_library(library)
     if library != OWN:
         import_torchvision()
@@ -96,11 +96,11 @@ def found_builder(library: str, builder: str) -> Any:
 
 @cache
 def import_torchvision() -> None:
-    """Imports torchvision, if installed, also where its compiled part does not load.
+    """Import torchvision, if installed, even where its compiled part does not load.
 
-    That part is built for one build of PyTorch, and the package index has it for CUDA only. Beside PyTorch for CPUs the
-    import ends in an error, and so does every import of transformers and timm, which look whether torchvision is there.
-    The networks need none of its operators, so it is enough that the two named at import have a signature.
+    That part is built for one build of PyTorch, and the package index has it for CUDA only. With PyTorch for CPUs the
+    import ends in an error, and so does every import of transformers and timm, which check for torchvision. The
+    networks need none of its operators, so it is enough that the two named at import have a signature.
     """
     if importlib.util.find_spec("torchvision") is None:
         return
@@ -119,6 +119,6 @@ def import_torchvision() -> None:
 
 
 def _member(module: Any, name: str) -> Any:
-    """A submodule, imported if need be, or a class."""
+    """Return a submodule, imported if needed, or a class."""
     found = getattr(module, name, None)
     return found if inspect.ismodule(found) else importlib.import_module(f"{module.__name__}.{name}")

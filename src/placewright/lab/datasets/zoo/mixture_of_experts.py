@@ -14,8 +14,9 @@ MakeExpert = Callable[[], nn.Module]
 
 
 class Dispatched(nn.Module):
-    """Every expert has `capacity` places; products with one-hot masks bring tokens there and back (Lepikhin et al.,
-    GShard, 2021, algorithm 1). chosen: experts per token; 1 is Fedus et al., Switch Transformers, 2022."""
+    """A mixture in which every expert has `capacity` places; products with one-hot masks send tokens to experts and
+    back (Lepikhin et al., GShard, 2021, algorithm 1). chosen: experts per token; 1 is Fedus et al., Switch
+    Transformers, 2022."""
 
     def __init__(self, width: int, experts: int, chosen: int, capacity: int, make: MakeExpert) -> None:
         super().__init__()
@@ -38,7 +39,7 @@ class Dispatched(nn.Module):
 
 
 def sparse(width: int, layers: int, experts: int, chosen: int, capacity: int, *, every: int) -> LanguageModel:
-    """A transformer where every so many-th block has a mixture instead of one feed-forward part."""
+    """Return a transformer in which every `every`-th block has a mixture instead of one feed-forward part."""
 
     def block(place: int) -> nn.Module:
         mixed = place % every == every - 1

@@ -1,4 +1,4 @@
-"""What one entry of the zoo is: a module, the arguments it is called with, and which graphs are taken of it."""
+"""An entry of the zoo: a module, the arguments it is called with, and the graphs that are captured from it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Network:
     family: like 'residual'; networks of one family are alike.
     library: where its code comes from, like 'pytorchcv'; 'placewright' for those written here.
     build: makes the module and the positional arguments of its forward pass.
-    reads_values: whether `build` reads numbers from tensors; otherwise it is called under `FakeTensorMode`, so that
-        nothing costs memory.
-    modes: which graphs are taken of it.
+    reads_values: `build` reads numbers from tensors; otherwise it is called under `FakeTensorMode`, so that nothing
+        costs memory.
+    modes: the graphs that are captured.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What networks are trained on: losses whose targets a fill op makes, and the wrapper that adds one to a module."""
+"""Training losses, whose targets a fill op makes, and the wrapper that adds one to a module."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch.nn import functional
 
 Loss = Callable[[Any], Tensor]
 
-#: Of an auxiliary classifier, as in Inception-v3's reference implementation.
+#: Weight of an auxiliary classifier, as in Inception-v3's reference implementation.
 AUXILIARY_WEIGHT = 0.4
 
 
 def cross_entropy(logits: Tensor) -> Tensor:  # [batch, classes, *places] -> []
-    """Against one class everywhere: targets only matter for their shape."""
+    """Cross entropy against class 0 everywhere: only the shape of targets matters."""
     target = logits.new_zeros((logits.shape[0], *logits.shape[2:]), dtype=torch.int64)  # [batch, *places]
     return functional.cross_entropy(logits, target)
 
@@ -27,7 +27,7 @@ def token_loss(logits: Tensor) -> Tensor:  # [batch, length, vocabulary] -> []
 
 
 def with_auxiliary(outputs: Any) -> Tensor:  # a tensor, or several [batch, classes] of which the first is the result
-    """Cross entropy of the classifier and, weighted, of the auxiliary ones that training adds."""
+    """Cross entropy of the classifier plus, weighted, that of the auxiliary ones that training adds."""
     if isinstance(outputs, Tensor):
         return cross_entropy(outputs)
     result, *others = outputs.values() if isinstance(outputs, Mapping) else outputs
@@ -49,17 +49,17 @@ def absolute_error(output: Tensor) -> Tensor:  # [*shape] -> []
 
 
 def binary_cross_entropy(logits: Tensor) -> Tensor:  # [*shape] -> []
-    """Each output a yes or no of its own."""
+    """Binary cross entropy that treats each output as a separate yes or no."""
     return functional.binary_cross_entropy_with_logits(logits, torch.zeros_like(logits))
 
 
 def mean(output: Tensor) -> Tensor:  # [*shape] -> []
-    """Of losses that the module computes itself."""
+    """Mean of losses that the module computes itself."""
     return output.mean()
 
 
 class Supervised(nn.Module):
-    """A module that in training returns the loss of its output instead."""
+    """A module that returns the loss of its output in training."""
 
     def __init__(self, model: nn.Module, loss: Loss) -> None:
         super().__init__()
@@ -72,8 +72,8 @@ class Supervised(nn.Module):
 
 
 class Named(nn.Module):
-    """A module of transformers called with named inputs, which returns logits; in training its own loss, against the
-    last input."""
+    """A module of transformers called with named inputs. It returns logits; in training, its own loss against the last
+    input."""
 
     def __init__(self, model: nn.Module, names: Sequence[str]) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class Named(nn.Module):
 
 
 def supervised(module: nn.Module, loss: str, names: Sequence[str] = ()) -> nn.Module:
-    """The module under the loss of that name; "own" is the one the module computes. names: of its inputs, where it is
+    """Add the loss of that name to the module; "own" is the one the module computes. names: of its inputs, where it is
     one of transformers."""
     if names:
         return Named(module, names)

@@ -17,19 +17,19 @@ NODES = 32
 
 
 def _directed(edges: set[tuple[int, int]]) -> Wiring:
-    """Every edge from the lower to the higher number (section 3.2)."""
+    """Direct every edge from the lower to the higher number (section 3.2)."""
     return [sorted(min(edge) for edge in edges if max(edge) == node) for node in range(NODES)]
 
 
 def erdos_renyi(seed: int, probability: float = 0.2) -> Wiring:
-    """Each pair joined with a probability."""
+    """Join each pair with a probability."""
     generator = random.Random(seed)
     pairs = ((low, high) for high in range(NODES) for low in range(high))
     return _directed({pair for pair in pairs if generator.random() < probability})
 
 
 def barabasi_albert(seed: int, links: int = 5) -> Wiring:
-    """Each new node joins to `links` others, chosen by their degree."""
+    """Join each new node to `links` others, chosen by their degree."""
     generator = random.Random(seed)
     ends = list(range(links))
     edges: set[tuple[int, int]] = set()
@@ -63,7 +63,7 @@ def _separable(inputs: int, outputs: int, stride: int) -> nn.Sequential:
 
 
 class Node(nn.Module):
-    """Adds what it reads, weighted by positive numbers that are learned, and transforms the sum (section 3.2)."""
+    """A node that adds its inputs, weighted by learned positive numbers, and transforms the sum (section 3.2)."""
 
     def __init__(self, reads: int, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -81,7 +81,8 @@ class Node(nn.Module):
 
 
 class RandomStage(nn.Module):
-    """A wiring as a network: nodes without inputs read the stage's and halve it, the mean of those unread leaves it."""
+    """A wiring as a network: nodes without inputs read the stage's input and halve it; the mean of unread nodes is the
+    output."""
 
     def __init__(self, wiring: Wiring, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -98,7 +99,7 @@ class RandomStage(nn.Module):
         return torch.stack([results[node] for node in self.last]).mean(0)
 
 
-#: By the name that the table has for them.
+#: By name in networks.toml.
 WIRINGS: Mapping[str, Callable[[int], Wiring]] = {
     wire.__name__: wire for wire in (erdos_renyi, barabasi_albert, watts_strogatz)
 }

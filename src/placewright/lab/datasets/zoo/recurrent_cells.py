@@ -1,4 +1,4 @@
-"""LSTM cells, one step each, and how they run over a sequence; unrolled, every step has ops of its own."""
+"""LSTM cells, one step each, and a function that runs them over a sequence; unrolled, every step has ops of its own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-State = tuple[Tensor, Tensor]  # what is shown and what is remembered, [batch, width] each
+State = tuple[Tensor, Tensor]  # hidden state and memory, [batch, width] each
 
 
 class LstmCell(nn.Module):
@@ -33,7 +33,7 @@ class LstmCell(nn.Module):
 
 
 def run(cell: LstmCell, steps: Sequence[Tensor]) -> list[Tensor]:
-    """The hidden state after every step, [batch, width] each, from a state of zeros."""
+    """Return the hidden state after every step, [batch, width] each, from a state of zeros."""
     state, hidden = cell.start(steps[0]), []
     for step in steps:
         state = cell(step, state)

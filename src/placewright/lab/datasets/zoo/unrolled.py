@@ -1,4 +1,4 @@
-"""Recurrent networks whose every step is a call of its own, lookups and softmax too, as TensorFlow 1 unrolled them."""
+"""Recurrent networks unrolled as in TensorFlow 1: every step is a separate call, including lookups and softmax."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Softmax(nn.Module):
 
 
 class UnrolledLanguageModel(nn.Module):
-    """A recurrent language model (Zaremba et al. 2014), whose grid of cells ColocRL and GDP place; its loss."""
+    """The loss of a recurrent language model (Zaremba et al. 2014), whose grid of cells ColocRL and GDP place."""
 
     def __init__(self, layers: int, width: int, vocabulary: int) -> None:
         super().__init__()
@@ -43,8 +43,8 @@ class UnrolledLanguageModel(nn.Module):
 
 
 class UnrolledTranslation(nn.Module):
-    """Translation with attention (Bahdanau et al. 2015) over layers of LSTMs, ColocRL's and HDP's NMT; its loss. The
-    highest layer asks the attention, which is read by the softmax and by the first layer of the next step."""
+    """The loss of translation with attention (Bahdanau et al. 2015) over layers of LSTMs, the NMT of ColocRL and HDP.
+    The highest layer queries the attention, which the softmax and the first layer of the next step read."""
 
     def __init__(self, layers: int, width: int, vocabulary: int) -> None:
         super().__init__()
@@ -66,7 +66,8 @@ class UnrolledTranslation(nn.Module):
         return torch.stack(losses).mean()
 
     def _encoded(self, source: Tensor) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
-        """What the highest layer says of every word, [batch, length, width], and the last state of every layer."""
+        """Return the highest layer's output for every word, [batch, length, width], and the last state of every
+        layer."""
         steps = []
         states: list[tuple[Tensor, ...]] = []
         for word in source.unbind(1):

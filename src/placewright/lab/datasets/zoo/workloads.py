@@ -22,14 +22,15 @@ PATH = Path(__file__).with_name("workloads.toml")
 
 @cache
 def workloads() -> Mapping[str, Network]:
-    """By name, in the order of the table."""
+    """Return the workloads by name, in the order of the table."""
     return {network.name: network for network in networks_of(PATH)}
 
 
 def capture_workload(name: str) -> Graph:
-    """One training step with Adam, every op with its layer, line and shapes, and a variable for every parameter.
+    """Capture one training step with Adam: every op with its layer, line and shapes, and a variable for every
+    parameter.
 
-    Raises InputError for a name that is none, or a network that PyTorch cannot trace, and MissingExtraError without its
+    Raises InputError for an unknown name or a network that PyTorch cannot trace, and MissingExtraError without its
     library.
     """
     network = workloads().get(name)
@@ -42,9 +43,9 @@ def capture_workload(name: str) -> Graph:
 
 
 def with_variables(graph: Graph) -> Graph:
-    """The graph with an op for each parameter that is written, as TensorFlow 1 has it: the parameter lies where that op
-    stands, its optimizer with it, and others read it over a link. Without one, all ops that read a parameter share its
-    device, so a recurrent layer could not be divided by time."""
+    """Return the graph with an op for each parameter that is written, as in TensorFlow 1: the parameter and its
+    optimizer are on the device of that op, and others read it over a link. Without such ops, all ops that read a
+    parameter share its device, so a recurrent layer could not be divided by time."""
     producer = graph.producer_of
     written = [t for t in sorted(_overwritten(graph)) if producer[t] < 0]
     variables = [Op(name=f"variable:{graph.tensors[t].name}", kind="input", outputs=(t,), time_ns=0) for t in written]
@@ -57,7 +58,7 @@ def with_variables(graph: Graph) -> Graph:
 
 
 def _overwritten(graph: Graph) -> set[int]:
-    """Parameters that others than their own optimizer read, and whose memory some op's result takes."""
+    """Return parameters that ops other than their optimizer read, and that some op overwrites in place."""
     read = {graph.base_of[t] for op in graph.ops if op.phase != "optimizer" for t in op.inputs}
     in_place = {graph.base_of[t] for op in graph.ops if op.kind != "view" for t in op.outputs}
     return read & {t for t in in_place if graph.tensors[t].role == "parameter"}

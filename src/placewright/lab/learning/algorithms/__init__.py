@@ -1,1 +1,1 @@
-"""How weights are learned: one file per algorithm."""
+"""Algorithms that learn weights, one file per algorithm."""

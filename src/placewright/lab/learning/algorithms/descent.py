@@ -1,4 +1,4 @@
-"""From a loss to the gradient that a training sums up, and to the step of a learner on one graph."""
+"""The gradient of a loss, which a training sums up, and the step of a learner on one graph."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def estimate(
     expected_reward: float | None = None,
     samples: Samples | None = None,
 ) -> GradientEstimate:
-    """The gradient of the loss by all weights of the networks; those that it does not depend on have 0."""
+    """Return the gradient of the loss by all weights of the networks; 0 for those that the loss does not depend on."""
     weights = list(networks.parameters())
     gradients = torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)
     return GradientEstimate(
@@ -34,19 +34,19 @@ def estimate(
 
 
 class ClippedAdam:
-    """Adam along gradients that are cut to a largest norm."""
+    """Adam with gradients clipped to a largest norm."""
 
     def __init__(self, weights: Iterable[nn.Parameter], learning_rate: float, max_grad_norm: float) -> None:
         self._weights, self._max_grad_norm = list(weights), max_grad_norm
         self.adam = torch.optim.Adam(self._weights, learning_rate)
 
     def descend(self, loss: Tensor) -> None:
-        """A step down the loss."""
+        """Make a step down the loss."""
         self.adam.zero_grad()
         loss.backward()
         self.step()
 
     def step(self) -> None:
-        """Along the gradients that the weights have."""
+        """Make a step with the gradients that the weights have."""
         nn.utils.clip_grad_norm_(self._weights, self._max_grad_norm)
         self.adam.step()

@@ -1,6 +1,6 @@
 """Soft actor-critic for many discrete decisions at once (EGRL, appendix D, after Haarnoja et al. 2018): critics learn
-what actions are worth from the replay, the actor takes what the lesser of them values, and stays undecided for as long
-as that costs nothing."""
+the value of actions from the replay; the actor learns actions that the lower of the two values highly, with a bonus for
+entropy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from placewright.support.torch_threads import torch_threads
 
 
 class DiscreteSac:
-    """actor: whose weights are the policy. critic: two judges over one network. Random numbers are the caller's."""
+    """actor: its weights are the policy. critic: two judges over one network. Random numbers come from the caller."""
 
     def __init__(
         self, observation: Observation, num_levels: int, network: NetworkSettings, settings: GradientSettings, seed: int
@@ -45,7 +45,7 @@ class DiscreteSac:
         self.critic_adam = torch.optim.Adam(self.critic.parameters(), lr=settings.critic_rate, fused=True)
 
     def learn(self, replay: Replay, random: np.random.Generator) -> None:
-        """One gradient step of the critic and one of the actor (algorithm 2, lines 22 to 31)."""
+        """Make one gradient step of the critic and one of the actor (algorithm 2, lines 22 to 31)."""
         if len(replay) < self.settings.batch:
             return
         with torch_threads(1):
@@ -58,15 +58,15 @@ class DiscreteSac:
                 soft_update(self.target, self.critic, self.settings.tau)
 
     def learn_for(self, evaluations: int, replay: Replay, random: np.random.Generator) -> None:
-        """The gradient steps that so many evaluations are worth; what is left of one is kept for the next time."""
+        """Make the gradient steps due for that many evaluations; a fraction of a step is kept for the next time."""
         self._owed += evaluations * self.settings.gradient_steps
         while self._owed >= 1:
             self._owed -= 1
             self.learn(replay, random)
 
     def targets(self, rewards: Tensor, random: np.random.Generator) -> Tensor:
-        """What the critic shall say, [batch]. An episode ends with its only decision; so the reward alone in mode
-        "fixed", where the paper adds what the same state is worth once more, and its entropy."""
+        """Return the critic's targets, [batch]. An episode ends with its only decision; so mode "fixed" uses the reward
+        alone, where the paper adds the value of the same state once more, and its entropy."""
         scaled = self.settings.reward_scale * rewards
         if self.settings.mode == "fixed":
             return scaled
@@ -78,8 +78,8 @@ class DiscreteSac:
         return scaled + self.settings.discount * soft
 
     def actor_loss(self, random: np.random.Generator) -> Tensor:
-        """Minus the value of drawn actions, with noise, and of the entropy. What is drawn stands for its probabilities
-        (straight through), which is the sampled gradient of a deterministic critic."""
+        """Return minus the value of drawn actions, with noise, and minus the weighted entropy. Gradients pass through
+        the draw to the probabilities (straight through), which is the sampled gradient of a deterministic critic."""
         probabilities = torch.softmax(self.actor(self.nodes, self.one), dim=-1)
         drawn = one_hot(drawn_levels(probabilities.detach(), 1, random), self.num_levels).float()
         actions = self.noisy(drawn, random) + probabilities - probabilities.detach()
@@ -87,13 +87,13 @@ class DiscreteSac:
         return -value - self.settings.entropy * entropy(probabilities)
 
     def noisy(self, actions: Tensor, random: np.random.Generator) -> Tensor:
-        """With clipped Gaussian noise, so that the critic does not learn single actions by heart; from 0 to 1."""
+        """Add clipped Gaussian noise, so that the critic does not overfit single actions; clamp to 0 to 1."""
         noise = self.settings.noise * random.standard_normal(tuple(actions.shape), np.float32)
         clip = self.settings.noise_clip
         return (actions + torch.from_numpy(noise).clamp(-clip, clip)).clamp(0, 1)
 
     def explore(self, random: np.random.Generator) -> NDArray[np.uint8]:
-        """Actions to learn from, [ops, 2]: the likeliest after Gaussian noise, or in mode "fixed" drawn."""
+        """Return actions to learn from, [ops, 2]: the likeliest after Gaussian noise, or drawn in mode "fixed"."""
         with torch.no_grad(), torch_threads(1):
             probabilities = torch.softmax(self.actor(self.nodes, self.one), dim=-1)
             if self.settings.mode == "fixed":
@@ -101,17 +101,17 @@ class DiscreteSac:
             return self.noisy(probabilities, random).argmax(dim=-1).numpy().astype(np.uint8)
 
     def exploit(self) -> NDArray[np.uint8]:
-        """The likeliest actions, [ops, 2]."""
+        """Return the likeliest actions, [ops, 2]."""
         with torch.no_grad(), torch_threads(1):
             found: NDArray[np.uint8] = self.actor(self.nodes, self.one).argmax(dim=-1).numpy().astype(np.uint8)
         return found
 
     def start_from(self, weights: Weights) -> None:
-        """Makes a trained policy the actor."""
+        """Load the weights of a trained policy into the actor."""
         load(self.actor, weights)
 
     def weights(self) -> Weights:
-        """The actor's."""
+        """Return the actor's weights."""
         return weights_of(self.actor)
 
     def state(self) -> dict[str, Any]:
@@ -136,24 +136,25 @@ class DiscreteSac:
 
 
 def critic_loss(values: Tensor, targets: Tensor) -> Tensor:
-    """Mean squared error of both judges. values: [batch, 2]. targets: [batch]."""
+    """Return the mean squared error, summed over both judges. values: [batch, 2]. targets: [batch]."""
     return ((values - targets[:, None]) ** 2).mean(dim=0).sum()
 
 
 def entropy(probabilities: Tensor) -> Tensor:
-    """Of a decision, in nats, mean over ops, of weights and result together. probabilities: [ops, 2, levels]."""
+    """Return the entropy of decisions in nats, the sum of weights and result, mean over ops. probabilities: [ops, 2,
+    levels]."""
     return -(probabilities * probabilities.clamp(min=1e-12).log()).sum(dim=(1, 2)).mean()
 
 
 def drawn_levels(probabilities: Tensor, count: int, random: np.random.Generator) -> Tensor:
-    """int64 [count, ops, 2]"""
+    """Draw levels, int64 [count, ops, 2]."""
     below = probabilities.cumsum(dim=-1)[..., :-1]
     uniform = torch.from_numpy(random.random((count, *probabilities.shape[:-1]), np.float32))
     return (uniform[..., None] >= below).sum(dim=-1)
 
 
 def soft_update(target: torch.nn.Module, source: torch.nn.Module, tau: float) -> None:
-    """target := tau * source + (1 - tau) * target"""
+    """Update target := tau * source + (1 - tau) * target."""
     with torch.no_grad():
         for old, new in zip(target.parameters(), source.parameters(), strict=True):
             old.mul_(1 - tau).add_(new, alpha=tau)

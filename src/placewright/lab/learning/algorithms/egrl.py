@@ -1,6 +1,5 @@
-"""EGRL (Khadka et al. 2021, algorithm 2): a population of graph policies and Boltzmann chromosomes evolves, a policy
-gradient learns from all that it does, and migrates into it. The EA and the PG that the paper compares itself with are
-the one without the other."""
+"""EGRL (Khadka et al. 2021, algorithm 2): a population of graph policies and Boltzmann chromosomes evolves; a policy
+gradient learns from all their actions, and migrates into it. The paper's EA and PG are one without the other."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ class Egrl:
     """A learner of maps of one network, generation by generation.
 
     evolution: None for the policy gradient alone. gradient: None for chromosomes alone, which need no PyTorch. start:
-    weights of a trained policy, which the policy gradient and one of the population begin with.
+    weights of a trained policy, from which the policy gradient and one of the population start.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class Egrl:
     def _start_gradient(
         self, gradient: GradientSettings, seed: int, evolution: EvolutionSettings | None, start: Weights | None
     ) -> list[GraphGenome]:
-        """The graph policies of the first generation."""
+        """Make the graph policies of the first generation."""
         from placewright.lab.learning.algorithms.discrete_sac import DiscreteSac
         from placewright.lab.learning.egrl.network import NetworkActor, PolicyNetwork, torch_seed, weights_of
         from placewright.lab.learning.egrl.observation import NUM_FEATURES, observe
@@ -82,7 +81,7 @@ class Egrl:
         return graphs
 
     def generation(self) -> None:
-        """Lines 5 to 32."""
+        """Run one generation, lines 5 to 32."""
         taken = 0
         if self.evolution is not None:
             outcomes = self.evolution.rollout(self.environment, self.random)
@@ -100,7 +99,8 @@ class Egrl:
                 self.evolution.replace_weakest(self._gradients_policy(self.sac))
 
     def _act(self, sac: DiscreteSac) -> int:
-        """A noisy decision and the likeliest, both of which count; how many were evaluated."""
+        """Evaluate a noisy decision and the likeliest, and add them to the replay; return the number of evaluated
+        decisions."""
         outcomes = self.environment.step(np.stack([sac.explore(self.random), sac.exploit()]), "policy gradient")
         self.replay.add(outcomes)
         return len(outcomes.rewards)
@@ -110,13 +110,13 @@ class Egrl:
         return GraphGenome(weights=sac.weights(), actor=self._template.actor)
 
     def best_policy(self) -> GraphGenome | None:
-        """The fittest of all generations; that of the policy gradient where there is no population."""
+        """Return the fittest policy of all generations; that of the policy gradient where there is no population."""
         if self.evolution is not None:
             return self.evolution.best_policy()
         return None if self.sac is None else self._gradients_policy(self.sac)
 
     def state(self) -> dict[str, Any]:
-        """All that decides how it goes on."""
+        """Return all that determines how the run continues."""
         state: dict[str, Any] = {"random": self.random.bit_generator.state}
         if self.sac is not None:
             state |= {"sac": self.sac.state(), "replay": self.replay.state()}

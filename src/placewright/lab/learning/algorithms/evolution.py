@@ -1,8 +1,8 @@
-"""The evolution of EGRL (Khadka et al. 2021, algorithm 2, lines 5 to 20). With Boltzmann chromosomes alone it is the
-EA that the paper compares itself with.
+"""The evolution of EGRL (Khadka et al. 2021, algorithm 2, lines 5 to 20). With Boltzmann chromosomes alone it is the EA
+that the paper compares with.
 
-Individuals are Boltzmann chromosomes or graph policies; how many there are of each kind stays as it is. A child of a
-kind descends from the winner of a tournament among that kind.
+Individuals are Boltzmann chromosomes or graph policies; the number of each kind stays constant. A child of a kind
+descends from the winner of a tournament among that kind.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from placewright.lab.learning.egrl.genome import GraphGenome, crossed_rows, muta
 from placewright.lab.learning.egrl.settings import EvolutionSettings
 from placewright.lab.learning.environments.memory_map import MemoryMapEnvironment, Outcomes
 
-#: So often a chromosome draws at most to propose something new.
+#: A chromosome draws at most this often to propose something new.
 _MOST_DRAWS = 20
 
 Genome: TypeAlias = Boltzmann | GraphGenome
@@ -26,7 +26,7 @@ Genome: TypeAlias = Boltzmann | GraphGenome
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Individual:
-    """fitness: None until it is known. actions: what it proposed, of which the fitness is."""
+    """A genome with its fitness. fitness: None until it is known. actions: the proposal whose reward is the fitness."""
 
     genome: Genome
     fitness: float | None = None
@@ -38,8 +38,8 @@ class Individual:
 
 
 class Evolution:
-    """population: of the present generation; the first is the caller's. known: rewards by what was proposed. fittest:
-    the fittest graph policy of all generations, None before one has acted."""
+    """A population that evolves. population: the present generation; the first comes from the caller. known: rewards by
+    proposal. fittest: the fittest graph policy of all generations, None before one has acted."""
 
     def __init__(self, settings: EvolutionSettings, population: Sequence[Individual]) -> None:
         self.settings, self.population = settings, list(population)
@@ -47,9 +47,9 @@ class Evolution:
         self.fittest: Individual | None = None
 
     def rollout(self, environment: MemoryMapEnvironment, random: np.random.Generator) -> Outcomes | None:
-        """Every individual acts; its reward is its fitness. In mode "fixed" those whose fitness is known do not act
-        again, nobody is paid for what was proposed before, and a chromosome's prior becomes what it proposed. The
-        outcomes, None where nobody acted."""
+        """Let every individual act; its reward is its fitness. In mode "fixed" individuals with known fitness do not
+        act again, a graph policy that repeats a known proposal gets its reward without a new evaluation, and a
+        chromosome's prior becomes its proposal. Returns the outcomes, None where nobody acted."""
         proposals = {
             index: self._proposal(each.genome, random)
             for index, each in enumerate(self.population)
@@ -69,7 +69,7 @@ class Evolution:
         return outcomes
 
     def _proposal(self, genome: Genome, random: np.random.Generator) -> NodeLevels:
-        """In mode "fixed" a chromosome draws until it proposes something new."""
+        """Return an individual's proposal. In mode "fixed" a chromosome draws until it proposes something new."""
         actions = act(genome, random)
         if self.settings.mode == "fixed" and isinstance(genome, Boltzmann):
             for _ in range(_MOST_DRAWS):
@@ -79,7 +79,8 @@ class Evolution:
         return actions
 
     def _paid(self, individual: Individual, reward: float, actions: NodeLevels) -> Individual:
-        """The prior is not the rectified map: what did not fit takes the room that another tensor leaves later on."""
+        """Return the individual with its fitness. The new prior is the proposal, not the rectified map: so a tensor
+        that did not fit can use room that another one leaves later."""
         genome = individual.genome
         if self.settings.mode == "fixed" and isinstance(genome, Boltzmann):
             genome = genome.with_prior(actions)
@@ -89,8 +90,9 @@ class Evolution:
         return paid
 
     def next_generation(self, random: np.random.Generator) -> None:
-        """Elites stay. Of the others each is the winner of a tournament, crossed with an elite, mutated, or both. Of
-        equals the younger, who stand behind, come first: so elites can drift where many maps are equally fast."""
+        """Make the next generation. Elites stay. Each other individual is the winner of a tournament, crossed with an
+        elite, mutated, or both. Among equals the younger, who are at the end, come first: so elites can drift where
+        many maps are equally fast."""
         youngest_first = self.population[::-1]
         ranked = sorted(youngest_first, key=lambda each: -each.rank)
         elites = ranked[: self.settings.num_elites]
@@ -98,15 +100,15 @@ class Evolution:
         self.population = elites + [self._child(ranked, elites, kind, random) for kind in kinds]
 
     def replace_weakest(self, genome: GraphGenome) -> None:
-        """Migration: the weakest graph policy becomes another. Children, whose fitness is not known, are the weakest;
-        of several the last, which no elite is."""
+        """Replace the weakest graph policy (migration). Children, whose fitness is not known, are the weakest; the last
+        of several is replaced, which is never an elite."""
         graphs = [i for i, each in enumerate(self.population) if isinstance(each.genome, GraphGenome)]
         if graphs:
             weakest = min(reversed(graphs), key=lambda index: self.population[index].rank)
             self.population[weakest] = Individual(genome=genome)
 
     def best_policy(self) -> GraphGenome | None:
-        """The fittest graph policy of all generations; before one has acted the first."""
+        """Return the fittest graph policy of all generations; before one has acted, the first."""
         graphs = [each.genome for each in self.population if isinstance(each.genome, GraphGenome)]
         genome = next(iter(graphs), None) if self.fittest is None else self.fittest.genome
         assert genome is None or isinstance(genome, GraphGenome)
@@ -116,7 +118,7 @@ class Evolution:
         self, ranked: list[Individual], elites: list[Individual], kind: type[Genome], random: np.random.Generator
     ) -> Individual:
         of_kind = [each for each in ranked if isinstance(each.genome, kind)]
-        # They are ranked, so the first of those drawn wins.
+        # The list is ranked, so the first of those drawn wins.
         parent = of_kind[int(random.integers(0, len(of_kind), self.settings.tournament).min())]
         genome = parent.genome
         if random.random() < self.settings.crossover:
@@ -128,7 +130,8 @@ class Evolution:
         return Individual(genome=genome)
 
     def _crossed(self, elite: Individual, genome: Genome, random: np.random.Generator) -> Genome:
-        """Of two kinds only a graph policy tells a chromosome something: it becomes its prior."""
+        """Cross a genome with an elite's. Between kinds only a graph policy affects a chromosome: it becomes its
+        prior."""
         if isinstance(elite.genome, Boltzmann):
             return crossed(elite.genome, genome, random) if isinstance(genome, Boltzmann) else genome
         if isinstance(genome, GraphGenome):
@@ -142,8 +145,8 @@ class Evolution:
 
 
 def seeded(chromosome: Boltzmann, policy: Individual, settings: EvolutionSettings) -> Boltzmann:
-    """paper: the policy's probabilities become the prior. fixed: what it was paid for, if there is something, so that
-    the chromosome searches around it."""
+    """Return the chromosome with the policy as its prior. paper: the policy's probabilities. fixed: the proposal it was
+    rewarded for, if there is one, so that the chromosome searches around it."""
     assert isinstance(policy.genome, GraphGenome)
     if settings.mode == "fixed" and policy.actions is not None:
         return replace(chromosome, prior=one_hot(policy.actions, chromosome.prior.shape[-1]))
@@ -151,12 +154,12 @@ def seeded(chromosome: Boltzmann, policy: Individual, settings: EvolutionSetting
 
 
 def act(genome: Genome, random: np.random.Generator) -> NodeLevels:
-    """A chromosome draws, a graph policy takes the likeliest."""
+    """Return actions: a chromosome draws, a graph policy chooses the likeliest."""
     return genome.draw(random) if isinstance(genome, Boltzmann) else genome.likeliest()
 
 
 def population_state(evolution: Evolution) -> dict[str, Any]:
-    """Individuals, and what is known, as dictionaries of arrays and numbers."""
+    """Return individuals and known rewards as dictionaries of arrays and numbers."""
     individuals = [_individual_state(each) for each in evolution.population]
     fittest = evolution.fittest
     return {
@@ -176,16 +179,17 @@ def _individual_state(individual: Individual) -> dict[str, Any]:
 
 
 def _known_state(known: dict[bytes, float]) -> dict[str, Any] | None:
-    """As two arrays; thousands of small ones take seconds to write."""
+    """Return two arrays; thousands of small ones take seconds to write."""
     if not known:
         return None
     return {"proposed": np.stack([np.frombuffer(key, np.uint8) for key in known]), "rewards": list(known.values())}
 
 
 def restore_population(evolution: Evolution, state: dict[str, Any], template: GraphGenome | None) -> None:
-    """template: of the graph policies, whose network and observation are not in the state."""
+    """Restore individuals and known rewards. template: for the graph policies, whose network and observation are not in
+    the state."""
     evolution.population = [_individual(each, template) for each in state["individuals"]]
-    fittest = state.get("fittest")  # which earlier versions did not write
+    fittest = state.get("fittest")  # earlier versions did not write it
     evolution.fittest = None if fittest is None else _individual(fittest, template)
     evolution.known = {}
     if (known := state["known"]) is not None:

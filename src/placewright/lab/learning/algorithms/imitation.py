@@ -13,13 +13,14 @@ from placewright.lab.learning.protocols import DemonstratingEnvironment, Gradien
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Imitation:
-    """networks: all that learns."""
+    """Imitation of an expert. networks: all networks that learn."""
 
     network: Network
     networks: nn.Module
 
     def gradient(self, environment: DemonstratingEnvironment, seeds: Sequence[int] = ()) -> GradientEstimate:
-        """Each op's action counts as much as any other's, and the demonstration by its weight. No seed matters."""
+        """Return the gradient. All ops' actions count equally, and the demonstration by its weight. Seeds are not
+        used."""
         demonstration = environment.demonstration
         distribution = self.network.distribution(environment.observation)
         log_probability, decisions = distribution.evaluate([demonstration.actions])

@@ -28,10 +28,10 @@ from placewright.support.errors import InputError
 
 
 class Ppo:
-    """Some epochs of Adam on the same placements. Probability ratios are clipped decision by decision: the ratio of a
-    placement of thousands of ops would leave any range at once.
+    """PPO on one graph: some epochs of Adam on the same placements. Probability ratios are clipped decision by
+    decision: the ratio of a placement of thousands of ops would leave any range at once.
 
-    clip: how far a ratio counts from 1. entropy: what a nat of a decision's entropy is worth.
+    clip: largest distance of a ratio from 1 that counts. entropy: weight of a decision's entropy, per nat.
     """
 
     def __init__(
@@ -52,12 +52,12 @@ class Ppo:
         self._descent = ClippedAdam(policy.parameters(), learning_rate, max_grad_norm)
 
     def learn(self, actions: Tensor, trials: Trials) -> None:
-        """Placements stand against those of their step, in their standard deviations."""
+        """Learn from placements of one step, compared with one another in units of their standard deviation."""
         self.step(actions, standard_advantage(trials.cost))
 
     def step(self, actions: Tensor, advantage: NDArray[np.float64]) -> None:
-        """actions: int64 [count, decisions], as the policy drew them. advantage: [count], how much better each was than
-        expected."""
+        """Learn. actions: int64 [count, decisions], as the policy drew them. advantage: [count], how much better each
+        was than expected."""
         if not np.isfinite(advantage).all():
             raise InputError("an advantage is not a finite number, so there is nothing to learn from it")
         before = None
@@ -70,14 +70,14 @@ class Ppo:
 def clipped_loss(
     now: Likelihood, before: Tensor, advantage: NDArray[np.float64], clip: float, entropy: float
 ) -> Tensor:
-    """Minus the clipped gain and what the entropy is worth."""
+    """Return minus the clipped gain and minus the weighted entropy."""
     gain = clipped_gain(now.log_probability, before, torch.from_numpy(advantage), clip)
     return -(gain + entropy * now.entropy.mean())
 
 
 def clipped_gain(now: Tensor, before: Tensor, advantage: Tensor, clip: float) -> Tensor:
-    """Mean over decisions of the worse of ratio * advantage with the ratio as it is and clipped: what goes further than
-    the clip in the direction of the advantage gains nothing more.
+    """Return the mean over decisions of the lower of ratio * advantage with the original and the clipped ratio: a ratio
+    beyond the clip in the direction of the advantage gains nothing more.
 
     now, before: [count, decisions] log probabilities. advantage: [count].
     """
@@ -87,14 +87,14 @@ def clipped_gain(now: Tensor, before: Tensor, advantage: Tensor, clip: float) ->
 
 
 def standard_advantage(cost: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How many standard deviations each of some placements costs less than their mean; 0 where all cost the same."""
+    """Return by how many standard deviations each cost is below the mean; 0 where all costs are the same."""
     if np.ptp(cost) == 0:
         return np.zeros_like(cost)
     return (cost.mean() - cost) / cost.std()
 
 
 class DecisionDistribution(ActionDistribution, Protocol):
-    """Of actions whose decisions have a probability each."""
+    """A distribution of actions with a probability for each decision."""
 
     def likelihood(self, actions: Sequence[Actions]) -> Likelihood: ...
 
@@ -104,9 +104,10 @@ class DecisionDistribution(ActionDistribution, Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PpoGradient:
-    """Samples of a graph stand against one another, in their standard deviations. clip, entropy: as in Ppo.
+    """PPO's gradient: samples of a graph are compared with one another, in units of their standard deviation. clip,
+    entropy: as in Ppo.
 
-    network: whose distribution is a `DecisionDistribution`. networks: all that learns.
+    network: its distribution is a `DecisionDistribution`. networks: all networks that learn.
     """
 
     network: Network
@@ -115,7 +116,7 @@ class PpoGradient:
     entropy: float = 0.01
 
     def gradient(self, environment: Environment, seeds: Sequence[int]) -> GradientEstimate:
-        """Draws actions once for each seed, and sees what they are worth."""
+        """Draw actions once for each seed, obtain their rewards, and return the gradient."""
         problem, observation = environment.problem, environment.observation
         distribution = self._distribution(environment)
         actions = tuple(distribution.sample(seed) for seed in seeds)

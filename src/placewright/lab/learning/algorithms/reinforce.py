@@ -1,7 +1,7 @@
-"""REINFORCE (Williams 1992): actions that were worth more than expected become likelier.
+"""REINFORCE (Williams 1992): actions with higher rewards than expected become likelier.
 
-What is expected is a value function's or the other samples' mean (REGAL, section 4.1), a moving average (ColocRL,
-Mirhoseini et al. 2017, section 3.1), or a mean of its own for each step of an episode (Placeto, Addanki et al. 2019).
+The expected reward is a value function's or the other samples' mean (REGAL, section 4.1), a moving average (ColocRL,
+Mirhoseini et al. 2017, section 3.1), or a separate mean for each step of an episode (Placeto, Addanki et al. 2019).
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from placewright.support.errors import InputError
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reinforce:
-    """networks: all that learns. value_function: what a sample that stands alone is compared with; without one, each is
-    compared with the mean of the others (leave-one-out, Kool et al. 2019). value_weight: of its squared error."""
+    """REINFORCE for trainings over many graphs. networks: all networks that learn. value_function: the baseline of a
+    single sample; without one, each sample is compared with the mean of the others (leave-one-out, Kool et al. 2019).
+    value_weight: of its squared error."""
 
     network: Network
     networks: nn.Module
@@ -33,8 +34,8 @@ class Reinforce:
     value_weight: float = 0.0
 
     def gradient(self, environment: Environment, seeds: Sequence[int]) -> GradientEstimate:
-        """Draws actions once for each seed, and sees what they are worth with the first as the seed of the search of
-        each: they are compared with one another, which one lucky search should not decide."""
+        """Draw actions once for each seed and obtain their rewards; all searches use the first seed, since the samples
+        are compared with one another, and one lucky search should not decide."""
         problem, observation = environment.problem, environment.observation
         distribution = self.network.distribution(observation)
         expected = self.value_function(observation) if self.value_function else None
@@ -57,7 +58,7 @@ class Reinforce:
 
 
 def _advantages(rewards: Tensor, expected: Tensor | None) -> Tensor:
-    """How much better each sample is than the mean of the others, or one alone than expected. [samples]"""
+    """Return by how much each sample exceeds the mean of the others, or a single one the expected reward. [samples]"""
     if expected is not None:
         return rewards - expected.detach()
     return (rewards - rewards.mean()) * len(rewards) / (len(rewards) - 1)
@@ -66,9 +67,9 @@ def _advantages(rewards: Tensor, expected: Tensor | None) -> Tensor:
 class MovingBaseline:
     """Adam down the gradient of (cost - baseline) * log probability.
 
-    start: of the baseline; None for the mean of the first placements that count. decay: how much of it stays at each
-    step. cut_off: after so many steps a placement that did not run changes neither weights nor baseline; before, it
-    counts by the cost it is given.
+    start: of the baseline; None for the mean of the first placements that count. decay: share of the baseline that is
+    kept at each step. cut_off: after this many steps a placement that did not run changes neither weights nor baseline;
+    before, its given cost counts.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class MovingBaseline:
             self._descent.step()
 
     def differentiate(self, log_probability: Tensor, cost: NDArray[np.float64], runs: NDArray[np.bool_]) -> bool:
-        """Leaves the gradient in the policy; whether there is anything to learn from.
+        """Leave the gradient in the policy; return True if there is anything to learn from.
 
         log_probability: [count] of whole placements.
         """
@@ -110,17 +111,17 @@ class MovingBaseline:
 
 
 def advantage_loss(log_probability: Tensor, advantage: NDArray[np.float64], counts: NDArray[np.bool_]) -> Tensor:
-    """Mean over the placements that count."""
+    """Return the mean over the placements that count."""
     weight = torch.from_numpy(np.where(counts, advantage, 0.0)).to(log_probability.dtype)
     return (weight * log_probability).sum() / int(counts.sum())
 
 
 class StepBaseline:
-    """Adam up (return - baseline) * log probability. The baseline of a step is the mean of what the last episodes
-    gained from that step on.
+    """Adam up (return - baseline) * log probability. The baseline of a step is the mean of the last episodes' returns
+    from that step on.
 
-    learning_rates: from the first to the second over so many `steps`, then constant. entropy: what a nat is worth at
-    first; it falls to nothing over the same steps. episodes: that the baseline is a mean of.
+    learning_rates: from the first to the second over `steps`, then constant. entropy: initial weight of a nat; it falls
+    to 0 over the same steps. episodes: number of episodes in the baseline's mean.
     """
 
     def __init__(
@@ -138,8 +139,8 @@ class StepBaseline:
         self._descent = ClippedAdam(network.parameters(), learning_rates[0], max_grad_norm)
 
     def step(self, likelihood: Likelihood, returns: NDArray[np.float64], learned: NDArray[np.int64]) -> None:
-        """likelihood: of the decisions of some steps, [count, len(learned)]. returns: [count, num steps], of each
-        episode from each step on. learned: which steps these are."""
+        """Make a step. likelihood: of the decisions of some steps, [count, len(learned)]. returns: [count, num steps],
+        of each episode from each step on. learned: the indices of these steps."""
         if not np.isfinite(returns).all():
             raise InputError("a return is not a finite number, so there is nothing to learn from it")
         self._gains.extend(returns)
@@ -152,11 +153,11 @@ class StepBaseline:
 
     @property
     def baseline(self) -> NDArray[np.float64]:
-        """[num steps]"""
+        """The mean return from each step on, [num steps]."""
         return np.mean(self._gains, axis=0, dtype=np.float64)
 
     def loss(self, likelihood: Likelihood, advantage: NDArray[np.float64]) -> Tensor:
-        """Mean over decisions."""
+        """Return the mean over decisions."""
         log = likelihood.log_probability
         worth = self.entropy * max(0.0, 1 - self.steps_made / self.steps)
         return -(torch.from_numpy(advantage).to(log.dtype) * log + worth * likelihood.entropy).mean()

@@ -1,2 +1,2 @@
-"""What the learners of memory maps are made of (Khadka et al. 2021, EGRL); the algorithms themselves stand beside
-REINFORCE in `algorithms/`."""
+"""The parts of the learners of memory maps (Khadka et al. 2021, EGRL); the algorithms themselves are in `algorithms/`,
+with REINFORCE."""

@@ -1,8 +1,8 @@
 """Attention and top-k pooling of torch_geometric on copies of one graph side by side, computed by the core.
 
-Weights, their names and what comes out are those of `GATConv` and `TopKPooling`, which these classes are. Those take
-most of their time to index and to build edges anew for graphs as small as a network of ops; the core goes through the
-neighbours of each node once.
+Weights, their names and results are those of `GATConv` and `TopKPooling`, the base classes. Those spend most of their
+time on indexing and on building edges for graphs as small as a network of ops; the core visits the neighbours of each
+node once.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ _POOLED = 0.5
 
 
 class Attention(GATConv):
-    """Of `heads` heads, which stand side by side in the result, and a ReLU."""
+    """Attention with `heads` heads, concatenated in the result, and a ReLU."""
 
     def __init__(self, num_inputs: int, width: int, heads: int) -> None:
         super().__init__(num_inputs, width // heads, heads=heads)
 
     def forward(self, nodes: Tensor, neighbours: Neighbours) -> Tensor:
-        """[nodes, inputs] -> [nodes, width]"""
+        """Map [nodes, inputs] to [nodes, width]."""
         return self.attended(self.lin(nodes), neighbours)
 
     def attended(self, states: Tensor, neighbours: Neighbours) -> Tensor:
-        """Of nodes that its matrix was multiplied with."""
+        """Return the attention over nodes that are already multiplied by its matrix."""
         result: Tensor = _Attended.apply(states, self.att_src, self.att_dst, self.bias, neighbours, self.heads)
         return result
 
 
 class HalfPooling(TopKPooling):
-    """Keeps the half of each copy's nodes that score highest."""
+    """Pooling that keeps the half of each copy's nodes that score highest."""
 
     def __init__(self, width: int) -> None:
         super().__init__(width, _POOLED)
 
     def forward(self, nodes: Tensor, neighbours: Neighbours) -> tuple[Tensor, Tensor, Neighbours]:
-        """The nodes kept, times their scores; which they are; and to whom they listen: those that are one or two edges
+        """Return the kept nodes times their scores; their numbers; and their neighbours: those one or two edges
         away."""
         weight = self.select.weight[0]
         scores = torch.tanh(nodes @ (weight / weight.norm()))

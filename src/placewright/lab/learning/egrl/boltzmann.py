@@ -1,6 +1,6 @@
 """Boltzmann chromosomes (EGRL, appendix E): priors and a temperature for every decision, from which actions are drawn.
 
-The operators take chromosomes and give new ones; the random numbers are the caller's.
+The operators take chromosomes and return new ones; random numbers come from the caller.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from placewright.lab.learning.egrl.settings import EvolutionSettings, Mode
 Floats = NDArray[np.float64]
 NodeLevels = NDArray[np.uint8]
 
-#: Between which temperatures stay (the authors' code; there only until the first mutation).
+#: The range of temperatures (the authors' code; there only until the first mutation).
 COLDEST, HOTTEST = 0.1, 10.0
-#: Of a fixed chromosome's draw so many decisions differ from its priors, on average, when it is coldest.
+#: The mean number of decisions in a fixed chromosome's draw that differ from its priors, when it is coldest.
 _LEAST_CHANGES = 1.5
-#: The share of decisions that differ when a fixed chromosome is hottest; of small networks twice the least changes.
+#: The share of decisions that differ when a fixed chromosome is hottest; in small networks twice the least changes.
 _MOST_CHANGED = 0.05
 #: Never more than this share.
 _HIGHEST_SHARE = 0.3
@@ -28,7 +28,8 @@ _HIGHEST_SHARE = 0.3
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Boltzmann:
-    """prior: [ops, 2, levels], of the level of an op's weights and of what it makes. temperature: [ops, 2]."""
+    """A chromosome. prior: [ops, 2, levels], of the levels of an op's weights and of its result. temperature: [ops,
+    2]."""
 
     prior: Floats
     temperature: Floats
@@ -42,7 +43,7 @@ class Boltzmann:
         return result
 
     def draw(self, random: np.random.Generator) -> NodeLevels:
-        """Levels by their probabilities, [ops, 2]."""
+        """Draw levels by their probabilities, [ops, 2]."""
         below = np.cumsum(self.probabilities, axis=-1)[..., :-1]
         drawn: NodeLevels = (random.random(self.temperature.shape)[..., None] >= below).sum(axis=-1).astype(np.uint8)
         return drawn
@@ -51,7 +52,7 @@ class Boltzmann:
         return {"prior": self.prior, "temperature": self.temperature}
 
     def with_prior(self, levels: NodeLevels) -> Boltzmann:
-        """With all prior at one level of each decision."""
+        """Return this chromosome with all prior at one level of each decision."""
         return replace(self, prior=one_hot(levels, self.prior.shape[-1]))
 
 
@@ -61,8 +62,9 @@ def one_hot(levels: NodeLevels, num_levels: int) -> Floats:
 
 
 def first_chromosome(ops: int, levels: int, mode: Mode, random: np.random.Generator) -> Boltzmann:
-    """Of the first generation. paper: priors and temperatures as the authors' code draws them. fixed: all prior at the
-    slowest level, since a random map of a large network fits nowhere, and one temperature for the chromosome."""
+    """Make a chromosome of the first generation. paper: priors and temperatures as the authors' code draws them. fixed:
+    all prior at the slowest level, since a random map of a large network fits nowhere, and one temperature for the
+    chromosome."""
     if mode == "paper":
         prior = random.random((ops, 2, levels))
         temperature = random.uniform(COLDEST, HOTTEST, (ops, 2))
@@ -73,10 +75,10 @@ def first_chromosome(ops: int, levels: int, mode: Mode, random: np.random.Genera
 
 
 def fixed_range(ops: int, levels: int) -> tuple[float, float]:
-    """The coldest and the hottest temperature of a chromosome whose prior is at one level of each decision."""
+    """Return the coldest and the hottest temperature of a chromosome whose prior is at one level of each decision."""
 
     def temperature(changed: float) -> float:
-        # Of the others each has exp(-1/T) of the weight of that level.
+        # Each other level has exp(-1/T) of the weight of that level.
         return float(1 / np.log(max(levels - 1, 1) * (1 - changed) / changed))
 
     least = _LEAST_CHANGES / (2 * ops)
@@ -84,7 +86,8 @@ def fixed_range(ops: int, levels: int) -> tuple[float, float]:
 
 
 def crossed(one: Boltzmann, other: Boltzmann, random: np.random.Generator) -> Boltzmann:
-    """Single-point crossover: the first ops of one, the last of the other, at least one of each where there are two."""
+    """Cross at a single point: the first ops of one, the last of the other, at least one of each where there are
+    two."""
     ops = len(one.prior)
     cut = int(random.integers(1, ops)) if ops > 1 else int(random.integers(0, 2))
     return Boltzmann(
@@ -94,8 +97,8 @@ def crossed(one: Boltzmann, other: Boltzmann, random: np.random.Generator) -> Bo
 
 
 def mutated(chromosome: Boltzmann, settings: EvolutionSettings, random: np.random.Generator) -> Boltzmann:
-    """paper: Gaussian noise on every prior and temperature. fixed: the temperature changes by a factor, which all
-    decisions share; the priors are what was drawn and kept, so that the draw itself is the mutation."""
+    """Mutate a chromosome. paper: Gaussian noise on every prior and temperature. fixed: the temperature changes by a
+    factor, which all decisions share; the priors are the kept draw, so that the draw itself is the mutation."""
     if settings.mode == "paper":
         prior = chromosome.prior + random.normal(0, settings.prior_noise, chromosome.prior.shape)
         noise = random.normal(0, settings.temperature_noise, chromosome.temperature.shape)

@@ -12,12 +12,12 @@ from placewright.methods.policies import Weights
 
 Float32 = NDArray[np.float32]
 
-#: At most this share of a matrix's entries changes at a time, and this share of its rows is crossed.
+#: The largest share of a matrix's entries that change at a time, and of its rows that are crossed.
 _MOST_ENTRIES, _MOST_ROWS = 0.05, 0.3
-#: Of the entries that change so many change much, and so many begin anew; by what part of themselves they change.
+#: The shares of changed entries that change a lot and that start anew; the relative size of changes.
 _MUCH, _ANEW = 0.05, 0.02
 _LITTLE_NOISE, _MUCH_NOISE, _FRESH = 0.1, 10.0, 0.1
-#: How much rarer a row of numbers, such as biases, changes than a matrix; with this probability it is crossed.
+#: How much rarer a row of numbers, such as biases, changes than a matrix; the probability that it is crossed.
 _ROW_RARER, _ROW_CROSSED = 0.04, 0.2
 
 
@@ -25,13 +25,13 @@ class Actor(Protocol):
     """A network on one problem."""
 
     def probabilities(self, weights: Weights) -> NDArray[np.float64]:
-        """Of the levels of each decision, [ops, 2, levels]."""
+        """Return the probabilities of the levels of each decision, [ops, 2, levels]."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GraphGenome:
-    """weights: of the actor's network, by name."""
+    """A graph policy. weights: of the actor's network, by name."""
 
     weights: Weights
     actor: Actor
@@ -40,7 +40,7 @@ class GraphGenome:
         return self.actor.probabilities(self.weights)
 
     def likeliest(self) -> NDArray[np.uint8]:
-        """Levels, [ops, 2]."""
+        """Return the likeliest levels, [ops, 2]."""
         return self.probabilities().argmax(axis=-1).astype(np.uint8)
 
     def arrays(self) -> Weights:
@@ -48,8 +48,8 @@ class GraphGenome:
 
 
 def mutated_weights(genome: GraphGenome, random: np.random.Generator, *, all_arrays: bool) -> GraphGenome:
-    """Few entries of some arrays change. all_arrays: those of more than two dimensions too, the attention of a GAT
-    among them, which the authors' code leaves as they are."""
+    """Change a few entries of some arrays. all_arrays: also those with more than two dimensions, such as the attention
+    of a GAT, which the authors' code leaves unchanged."""
     changed: dict[str, Float32] = {}
     for name, array in genome.weights.items():
         rarer = _ROW_RARER if array.ndim == 1 else 1.0
@@ -71,7 +71,7 @@ def _mutated(array: Float32, random: np.random.Generator) -> Float32:
 
 
 def crossed_rows(one: GraphGenome, other: GraphGenome, random: np.random.Generator) -> GraphGenome:
-    """The other with some rows of the one in every matrix, and with one number of it in some rows of numbers."""
+    """Return the other with some rows of the one in every matrix, and with one number of it in some rows of numbers."""
     changed: dict[str, Float32] = {}
     for name, array in other.weights.items():
         rows = array.copy()

@@ -1,4 +1,4 @@
-"""The Graph U-Net (Gao & Ji 2019) of EGRL's policies and critics, of torch_geometric's parts: attention (GAT) and
+"""The Graph U-Net (Gao & Ji 2019) of EGRL's policies and critics, from torch_geometric's parts: attention (GAT) and
 top-k pooling (`attention.py`)."""
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from placewright.support.torch_threads import torch_threads
 
 
 class GraphUNet(nn.Module):
-    """Down: attention, then half of the nodes are kept, whose edges skip what is left out. Up: what was kept is put
-    back beside what was there before."""
+    """A Graph U-Net. Down: attention, then half of the nodes are kept, with edges that skip the removed ones. Up: the
+    kept nodes are added back to the states before the pooling."""
 
     def __init__(self, num_inputs: int, settings: NetworkSettings) -> None:
         super().__init__()
@@ -34,8 +34,8 @@ class GraphUNet(nn.Module):
         self.up = nn.ModuleList([Attention(width, width, heads) for _ in levels])
 
     def forward(self, neighbours: Neighbours, *features: Tensor) -> Tensor:
-        """features: of each node, [copies, ops, features], the first of which come first in the first layer's matrix;
-        or [ops, features], of all copies alike. -> [nodes, width]"""
+        """Return the states, [nodes, width]. features: of each node, [copies, ops, features], in the order of the first
+        layer's matrix; or [ops, features], the same for all copies."""
         states = self._states(features).reshape(neighbours.copies * neighbours.nodes, -1)
         nodes = self.down[0].attended(states, neighbours)
         above: list[tuple[Tensor, Neighbours, Tensor]] = []
@@ -49,13 +49,13 @@ class GraphUNet(nn.Module):
         return nodes
 
     def _states(self, features: Sequence[Tensor]) -> Tensor:
-        """What the first layer's matrix makes of features side by side. What copies share is multiplied once."""
+        """Apply the first layer's matrix to concatenated features. Those that copies share are multiplied once."""
         matrices = self.down[0].lin.weight.split([each.shape[-1] for each in features], dim=1)
         return reduce(torch.add, map(linear, features, matrices))
 
 
 class PolicyNetwork(nn.Module):
-    """Logits of the levels of each decision."""
+    """A network that returns logits of the levels of each decision."""
 
     def __init__(self, num_features: int, num_levels: int, settings: NetworkSettings) -> None:
         super().__init__()
@@ -67,13 +67,13 @@ class PolicyNetwork(nn.Module):
         self.result_head = nn.Linear(width, num_levels)
 
     def forward(self, nodes: Tensor, neighbours: Neighbours) -> Tensor:
-        """nodes: [ops, features] -> [ops, 2, levels]"""
+        """Map nodes, [ops, features], to logits, [ops, 2, levels]."""
         hidden = self.hidden(self.body(neighbours, nodes))
         return torch.stack([self.weights_head(hidden), self.result_head(hidden)], dim=1)
 
 
 class CriticNetwork(nn.Module):
-    """What two judges expect of actions: reward times scale."""
+    """Two judges that estimate the value of actions: reward times scale."""
 
     def __init__(self, num_features: int, num_levels: int, settings: NetworkSettings) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class CriticNetwork(nn.Module):
         self.judges = nn.ModuleList([_judge(width) for _ in range(2)])
 
     def forward(self, nodes: Tensor, actions: Tensor, neighbours: Neighbours) -> Tensor:
-        """nodes: [ops, features]. actions: [copies, ops, 2, levels] -> [copies, 2]"""
+        """Return the judges' values, [copies, 2]. nodes: [ops, features]. actions: [copies, ops, 2, levels]."""
         copies, ops = actions.shape[:2]
         states = self.body(neighbours, nodes, actions.flatten(2)).reshape(copies, ops, -1)
         graph = states.amax(dim=1) if self.pooling == "max" else states.mean(dim=1)
@@ -96,7 +96,7 @@ def _judge(width: int) -> nn.Module:
 
 
 class NetworkActor:
-    """A policy network on one observation, with whatever weights it is given."""
+    """A policy network on one observation, which computes probabilities for any weights."""
 
     def __init__(self, network: PolicyNetwork, observation: Observation) -> None:
         self.network, self.nodes = network, torch.from_numpy(observation.nodes)
@@ -105,7 +105,7 @@ class NetworkActor:
 
     def probabilities(self, weights: Weights) -> NDArray[np.float64]:
         with torch.no_grad(), torch_threads(1):
-            # As `load`, which takes as long as the network itself.
+            # Same result as `load`, which takes as long as the network itself.
             for name, parameter in self._parameters.items():
                 parameter.copy_(torch.from_numpy(np.require(weights[name], requirements="W")))
             logits = self.network(self.nodes, self.neighbours)
@@ -118,19 +118,19 @@ def neighbours_of(observation: Observation, copies: int = 1) -> Neighbours:
 
 
 def weights_of(network: nn.Module) -> Weights:
-    """A copy of them by name."""
+    """Return a copy of the weights by name."""
     return {name: tensor.detach().numpy().copy() for name, tensor in network.state_dict().items()}
 
 
 def load(network: nn.Module, weights: Weights) -> None:
-    # PyTorch warns of arrays that it may not write to, as those of a policy file are.
+    # PyTorch warns about read-only arrays, such as those of a policy file.
     writable = {name: np.require(array, requirements="W") for name, array in weights.items()}
     network.load_state_dict({name: torch.from_numpy(array) for name, array in writable.items()})
 
 
 @contextmanager
 def torch_seed(seed: int) -> Iterator[None]:
-    """Networks made meanwhile are those of the seed; PyTorch's own generator is afterwards as it was."""
+    """Seed the networks made in this context; restore the state of PyTorch's generator afterwards."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield

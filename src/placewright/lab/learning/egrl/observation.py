@@ -1,4 +1,5 @@
-"""What learners of memory maps see of a network (EGRL, table 1): features of its ops, and which reads which."""
+"""The observation of learners of memory maps (EGRL, table 1): features of a network's ops, and the edges between
+them."""
 
 from __future__ import annotations
 
@@ -12,14 +13,14 @@ from numpy.typing import NDArray
 from placewright.graph import OP_KINDS, Op, Tensor
 from placewright.lab.memory_levels.problem import MemoryProblem
 
-#: In the order of the paper's table, without the operation's id, which is the kind of op, one of so many.
+#: In the order of the paper's table, without the operation's id, which here is the kind of op, one-hot.
 FEATURES = (
     *("weight_size", "ifm_x", "ifm_y", "ifm_z", "ofm_x", "ofm_y", "ofm_z", "ifm_size", "ofm_size"),
     *("n_ops_left", "n_w_left", "groups", "kernel_x", "kernel_y", "stride", "pad", "dilation", "batch"),
 )
 _KINDS = {kind: index for index, kind in enumerate(OP_KINDS)}
 NUM_FEATURES = len(FEATURES) + len(_KINDS)
-#: Of a logarithm: sizes of gigabytes then lie near 2.
+#: Divides logarithms: sizes of gigabytes are then near 2.
 _SCALE = 10.0
 
 
@@ -32,7 +33,7 @@ class Observation:
 
 
 def observe(problem: MemoryProblem) -> Observation:
-    """The logarithm of 1 + each feature, scaled, so that networks of all sizes look alike."""
+    """Return the observation: the logarithm of 1 + each feature, scaled, so that networks of all sizes look alike."""
     weights = np.zeros(problem.num_ops, np.int64)
     is_weight = problem.is_weight == 1
     np.add.at(weights, problem.node[is_weight], problem.size_bytes[is_weight])
@@ -52,7 +53,8 @@ def _op(problem: MemoryProblem, op: int) -> Op:
 
 
 def _shapes(problem: MemoryProblem, op: int) -> list[float]:
-    """Of the first input that is not a weight, and of the first result, then how many elements each has."""
+    """Return x, y, z of the first input that is not a weight, and of the first result, then how many elements each
+    has."""
     graph, own = problem.graph, _op(problem, op)
     read = [graph.tensors[index] for index in own.inputs if graph.producer_of[index] >= 0]
     first, made = _first(read), _first([graph.tensors[index] for index in own.outputs])
@@ -60,7 +62,8 @@ def _shapes(problem: MemoryProblem, op: int) -> list[float]:
 
 
 def _first(tensors: list[Tensor]) -> tuple[float, float, float, float]:
-    """Batch, x, y and z of the first tensor; 0 where there is none. Of vectors z is their length, and x how many."""
+    """Return batch, x, y and z of the first tensor; 0 where there is none. For vectors z is their length, and x their
+    number."""
     if not tensors:
         return (0, 0, 0, 0)
     shape = tensors[0].shape
@@ -75,7 +78,7 @@ def _first(tensors: list[Tensor]) -> tuple[float, float, float, float]:
 
 
 def _convolution(problem: MemoryProblem, op: int) -> list[float]:
-    """Groups, kernel x and y, stride, padding and dilation, 0 of what is no convolution; then the batch."""
+    """Return groups, kernel x and y, stride, padding and dilation, 0 for other ops; then the batch."""
     own, graph = _op(problem, op), problem.graph
     read = [graph.tensors[index] for index in own.inputs if graph.producer_of[index] >= 0]
     batch = _first(read)[0] or 1
@@ -93,14 +96,14 @@ def _convolution(problem: MemoryProblem, op: int) -> list[float]:
 
 
 def _numbers(value: Any) -> list[float]:
-    """An attribute that is a number or a list of them; 0 where the graph states none."""
+    """Return an attribute, a number or a list, as a list of numbers; [0] where the graph states none."""
     listed = list(value) if isinstance(value, list | tuple) else [value]
     numbers = [float(each) for each in listed if isinstance(each, int | float) and each >= 0]
     return numbers or [0.0]
 
 
 def _edges(problem: MemoryProblem) -> NDArray[np.int64]:
-    """Both ways, each once."""
+    """Return the edges in both directions, each once."""
     reader = np.repeat(np.arange(problem.num_ops), np.diff(problem.use_begin))
     maker = problem.node[problem.use_tensor].astype(np.int64)
     between = (problem.is_weight[problem.use_tensor] == 0) & (maker != reader)

@@ -1,4 +1,4 @@
-"""A trained graph policy: it maps the tensors of any network on chips of as many levels."""
+"""A trained graph policy: it maps the tensors of any network, on chips with the same number of levels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from placewright.support.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class MapPolicyConfiguration:
-    """num_features: of an op; num_levels: of the chips that it is for; network: as in NetworkSettings."""
+    """A policy's configuration. num_features: of an op; num_levels: of the chips that it is for; network: as in
+    NetworkSettings."""
 
     num_levels: int
     num_features: int = NUM_FEATURES
@@ -36,7 +37,7 @@ class MapPolicyConfiguration:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MapPolicy(NetworkPolicy):
-    """Raises MissingExtraError without torch_geometric."""
+    """A policy of maps. Raises MissingExtraError without torch_geometric."""
 
     configuration: MapPolicyConfiguration
     family: ClassVar[str] = "egrl"
@@ -51,7 +52,7 @@ class MapPolicy(NetworkPolicy):
         return {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
 
     def check(self, problem: object) -> None:
-        """Raises InputError unless the policy is for such a problem."""
+        """Raise InputError unless the policy is for such a problem."""
         if not isinstance(problem, MemoryProblem):
             raise InputError(f"{self.called} maps tensors to memory levels of one device, and places no ops on devices")
         if problem.num_levels != self.configuration.num_levels:
@@ -61,17 +62,17 @@ class MapPolicy(NetworkPolicy):
             )
 
     def observe(self, problem: Any, seed: int) -> Any:
-        """Features of its ops. No seed matters."""
+        """Return the features of the problem's ops. Seeds are not used."""
         self.check(problem)
         return observe(problem)
 
     def guide(self, problem: Any, observation: Any, seed: int) -> Guide:
-        """A policy of maps guides no search of plans."""
+        """Raise InputError: a policy of maps cannot guide a search of plans."""
         self.check(problem)
         raise InputError(f"{self.called} makes maps, which guide no search")
 
     def node_levels(self, problem: MemoryProblem) -> NDArray[np.uint8]:
-        """The level of each op's weights and of what it makes, [ops, 2]: the likeliest."""
+        """Return the likeliest level of each op's weights and of its result, [ops, 2]."""
         from placewright.lab.learning.egrl.network import NetworkActor, PolicyNetwork
 
         observation, own = self.observe(problem, 0), self.configuration

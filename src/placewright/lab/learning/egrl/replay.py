@@ -1,4 +1,4 @@
-"""What all individuals have done and what it was worth: the replay that learners share."""
+"""The replay that learners share: the decisions of all individuals with their rewards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from placewright.lab.learning.environments.memory_map import Outcomes
 
 
 class Replay:
-    """The last `capacity` decisions. There is one state, which is not kept with each."""
+    """The last `capacity` decisions. There is only one state, which is not stored with them."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -23,7 +23,7 @@ class Replay:
         return len(self.rewards)
 
     def add(self, outcomes: Outcomes) -> None:
-        """Of a full replay the oldest give way."""
+        """Add decisions; in a full replay they replace the oldest."""
         for actions, reward in zip(outcomes.executed, outcomes.rewards.tolist(), strict=True):
             if len(self) < self.capacity:
                 self.actions.append(actions)
@@ -33,7 +33,7 @@ class Replay:
                 self._oldest = (self._oldest + 1) % self.capacity
 
     def sample(self, count: int, random: np.random.Generator) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-        """So many decisions, [count, ops, 2], and rewards, [count]; each as likely as any other, some perhaps twice."""
+        """Draw that many decisions, [count, ops, 2], and rewards, [count], uniformly with replacement."""
         chosen = random.integers(0, len(self), count)
         rewards = np.array([self.rewards[index] for index in chosen], np.float32)
         return np.stack([self.actions[index] for index in chosen]), rewards

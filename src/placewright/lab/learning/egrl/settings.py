@@ -1,4 +1,4 @@
-"""The settings of the learners of memory maps: those of the paper, and those of a mode that mends it."""
+"""The settings of the learners of memory maps: those of the paper, and those of a mode that corrects it."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Literal, get_args
 
 from placewright.support.errors import InputError
 
-#: "paper": as its text says. "fixed": what differs is said at each setting, and in docs/lab/memory-levels.md.
+#: "paper": as in its text. "fixed": differences are described at each setting, and in docs/lab/memory-levels.md.
 Mode = Literal["paper", "fixed"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvolutionSettings:
-    """How a population evolves. What the paper leaves out, and its authors' code says, is marked with a star.
+    """The evolution of a population. A star marks what the paper leaves out and its authors' code defines.
 
     population
         Individuals of a generation.
     boltzmann_share
-        Of them that are Boltzmann chromosomes; the others are graph policies.
+        The share of Boltzmann chromosomes; the others are graph policies.
     elite_share*
-        The best so many stay as they are.
+        The share of best individuals that stay unchanged.
     tournament*
-        Individuals of which the best becomes a parent.
+        Number of individuals, the best of which becomes a parent.
     crossover, mutation*
         Probabilities that a child is crossed with an elite, and that it is changed.
     prior_noise, temperature_noise*
-        Standard deviations of what changes a chromosome's priors and temperatures.
+        Standard deviations of the noise on a chromosome's priors and temperatures.
     """
 
     population: int = 20
@@ -65,8 +65,8 @@ class EvolutionSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkSettings:
-    """The shape of the Graph U-Net, as in the paper's table 2; how a critic sums up its nodes is not said there, and
-    the authors' code takes the maximum."""
+    """The shape of the Graph U-Net, as in the paper's table 2. It does not say how a critic pools its nodes; the
+    authors' code uses the maximum."""
 
     width: int = 128
     depth: int = 4
@@ -83,13 +83,13 @@ class NetworkSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class GradientSettings:
-    """How the policy gradient learns: table 2 of the paper. The noise of actions and its clip, and the longest
-    gradient, are those of the authors' code.
+    """The policy gradient's settings: table 2 of the paper. The noise of actions and its clip, and the largest gradient
+    norm, are those of the authors' code.
 
     discount
-        Of the critic's target. An episode has one step, so in mode "fixed" nothing follows it and no discount matters.
+        Discount of the critic's target. An episode has one step, so mode "fixed" uses none.
     gradient_steps
-        Per evaluation. What a generation leaves of one is kept for the next.
+        Gradient steps per evaluation. The fraction of a step that is left after a generation is kept for the next.
     """
 
     replay: int = 100_000
@@ -114,12 +114,13 @@ class GradientSettings:
 
 
 def evolution_settings(mode: Mode, *, only_chromosomes: bool = False) -> EvolutionSettings:
-    """fixed: half of the population are chromosomes, the most that the paper tried, and temperatures change more."""
+    """Return the settings of a mode. fixed: half of the population are chromosomes, the most that the paper tried, and
+    temperatures change more."""
     share = 1.0 if only_chromosomes else 0.2 if mode == "paper" else 0.5
     noise = 0.1 if mode == "paper" else 0.5
     return EvolutionSettings(boltzmann_share=share, temperature_noise=noise, mode=mode)
 
 
 def network_settings(mode: Mode) -> NetworkSettings:
-    """fixed: the critic takes the mean of the nodes, since latency is a sum over ops."""
+    """Return the settings of a mode. fixed: the critic uses the mean of the nodes, since latency is a sum over ops."""
     return NetworkSettings(critic_pooling="max" if mode == "paper" else "mean")

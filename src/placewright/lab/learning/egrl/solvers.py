@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 LearnerName = Literal["ea", "pg", "egrl"]
 
 
-#: After a generation: the learner, and the environment that it learns in.
+#: Called after a generation with the learner and its environment.
 OnGeneration = Callable[[Egrl, MemoryMapEnvironment], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class MapLearner:
-    """evolution, network, gradient: None for those of the mode. checkpoint: a file that is written after every
-    `checkpoint_interval` generations; where it stands already, the run goes on from there, to the map that it would
-    have found had it never ended. policy: a trained one to begin with, for `egrl`."""
+    """A learner as a solver. evolution, network, gradient: None for those of the mode. checkpoint: a file that is
+    written after every `checkpoint_interval` generations; if it exists already, the run resumes from it and finds the
+    same map as a run that was never interrupted. policy: a trained one to begin with, for `egrl`."""
 
     name: LearnerName
     mode: Mode = "fixed"
@@ -51,7 +51,8 @@ class MapLearner:
     on_generation: OnGeneration | None = None
 
     def solve(self, problem: MemoryProblem, run: SearchRun) -> MapResult:
-        """Raises InputError for a budget that is less than one generation, and for a checkpoint of another run."""
+        """Solve the problem. Raises InputError for a budget of less than one generation, and for a checkpoint of
+        another run."""
         if self.name != "pg" and run.budget.evaluations < self.evolution_used.population:
             raise InputError(
                 f"a budget of {run.budget.evaluations} evaluations is less than the population of '{self.name}', "
@@ -81,7 +82,7 @@ class MapLearner:
         return environment.best.result(run.reason_to_stop() or "complete", configuration=self.settings)
 
     def make(self, environment: MemoryMapEnvironment, seed: int) -> Egrl:
-        """The algorithm, at its beginning."""
+        """Return the algorithm in its initial state."""
         if self.policy is not None:
             self.policy.check(environment.problem)
         return Egrl(
@@ -109,7 +110,7 @@ class MapLearner:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Of the parts that the learner has, as JSON values."""
+        """The settings of the learner's parts, as JSON values."""
         parts: dict[str, Any] = {"mode": self.mode}
         if self.name != "pg":
             parts["evolution"] = asdict(self.evolution_used)
@@ -131,7 +132,7 @@ class MapLearner:
 
 @dataclass(frozen=True, kw_only=True)
 class ZeroShot:
-    """The map that a trained policy proposes, rectified, in one evaluation (section 5, figure 4)."""
+    """A solver that rectifies the map a trained policy proposes, in one evaluation (section 5, figure 4)."""
 
     policy: MapPolicy
 
@@ -140,31 +141,31 @@ class ZeroShot:
         return "zero-shot"
 
     def solve(self, problem: MemoryProblem, run: SearchRun) -> MapResult:
-        """Raises InputError for a chip that the policy is not for."""
+        """Solve the problem. Raises InputError for a chip that the policy is not for."""
         best = BestMap(problem, run, self.name)
         best.offer(problem.from_nodes(self.policy.node_levels(problem)))
         return best.result("complete", configuration={"policy": self.policy.title})
 
 
 def policy_of(learner: Egrl, name: str, record: dict[str, Any]) -> MapPolicy:
-    """The policy of a learner that has one, for a policy file."""
+    """Return the policy of a learner that has one, for a policy file."""
     genome, problem = learner.best_policy(), learner.environment.problem
     assert genome is not None
     configuration = MapPolicyConfiguration(num_levels=problem.num_levels, network=learner.network)
     return MapPolicy(name=name, configuration=configuration, weights=dict(genome.weights), record=record)
 
 
-#: Without a policy.
+#: The learners without a policy.
 MAP_LEARNERS = (MapLearner(name="ea"), MapLearner(name="pg"), MapLearner(name="egrl"))
 
 
 def zero_shot(policy: Policy) -> ZeroShot:
-    """The map that the policy proposes. Raises InputError for a policy of another family."""
+    """Return the solver of the policy's map. Raises InputError for a policy of another family."""
     return ZeroShot(policy=_of_maps(policy))
 
 
 def learner_with(policy: Policy) -> MapLearner:
-    """EGRL that goes on from the policy. Raises InputError for a policy of another family."""
+    """Return EGRL that continues from the policy. Raises InputError for a policy of another family."""
     return MapLearner(name="egrl", policy=_of_maps(policy))
 
 

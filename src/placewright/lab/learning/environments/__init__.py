@@ -1,1 +1,1 @@
-"""What a guide is worth: one file per way to find out."""
+"""Environments that compute the reward of a guide, one kind per file."""

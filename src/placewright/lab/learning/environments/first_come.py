@@ -1,4 +1,4 @@
-"""What placements cost, many at once: each is scheduled first come, first served and simulated in the core."""
+"""Costs of many placements at once: each is scheduled first come, first served and simulated in the core."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from placewright.problem import Problem
 from placewright.search.run.result import Solution
 from placewright.support.errors import InputError
 
-#: What a placement that does not run counts as, the same in HDP's published code and, negated, in GDP.
+#: The cost of a placement that does not run, the same in HDP's published code and, negated, in GDP.
 FAILING_SIGNAL = 10.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trials:
-    """What some placements cost, one number each.
+    """The costs of some placements, one number each.
 
-    objective: ns or bytes; other: bytes or ns. bytes_over_limit: above 0 where the placement does not run.
-    ratio: the objective as measured, noise included, over that of the reference; infinite where it does not run.
+    objective: ns or bytes; other: bytes or ns. bytes_over_limit: above 0 where the placement does not run. ratio: the
+    objective as measured, noise included, over that of the reference; infinite where it does not run.
     """
 
     objective: NDArray[np.int64]
@@ -41,7 +41,7 @@ class Trials:
         return np.minimum(np.sqrt(self.ratio), FAILING_SIGNAL)
 
     def best(self) -> int:
-        """Which of them is best: fewest bytes over the limits, then the objective, then the other one."""
+        """Return the index of the best: fewest bytes over the limits, then the objective, then the other one."""
         return int(np.lexsort((self.other, self.objective, self.bytes_over_limit))[0])
 
     def fitness(self, row: int) -> tuple[int, int, int]:
@@ -50,8 +50,8 @@ class Trials:
 
 @dataclass(frozen=True, kw_only=True)
 class Noise:
-    """How measurements scatter, as on a shared cluster. deviation: of the logarithm of the time. failures: the share of
-    placements that fail for no reason of their own."""
+    """The noise of measurements, as on a shared cluster. deviation: of the logarithm of the time. failures: the share
+    of placements that fail at random."""
 
     deviation: float = 0.0
     failures: float = 0.0
@@ -64,12 +64,12 @@ class Noise:
 
 
 class FirstComeEnvironment:
-    """Ops start in the order in which they become ready on their device; tensors leave as soon as they are made and
-    queue at the links, or where transfers block go together at barriers. One evaluation for each placement, in both
-    transfer models and for every learner.
+    """An environment in which ops start in the order in which they become ready on their device; tensors leave as soon
+    as they are made and queue at the links, or, where transfers block, go together at barriers. Each placement costs
+    one evaluation, in both transfer models and for every learner.
 
-    threads: that simulate; nothing else depends on them. reference: what costs are divided by, in ns or bytes.
-    is_simulated: whether what it says of a placement is what a simulation of its solution says.
+    threads: threads that simulate; they do not change the results. reference: costs are divided by it, in ns or bytes.
+    is_simulated: True if the costs of a placement equal those of a simulation of its solution.
     """
 
     is_simulated = True
@@ -82,17 +82,17 @@ class FirstComeEnvironment:
         self._random = np.random.default_rng(seed)
 
     def measure(self, placements: NDArray[np.int32]) -> Trials:
-        """placements: [count, num ops]."""
+        """Return the trials of placements, [count, num ops]."""
         rows = np.ascontiguousarray(placements, np.int32)
         return self.judged(*_core.measure_placements(self.problem.core, rows, self.threads))
 
     def judged(self, time: NDArray[np.int64], peak: NDArray[np.int64], over: NDArray[np.int64]) -> Trials:
-        """Step times, peaks and bytes over limits as trials."""
+        """Return step times, peaks and bytes over limits as trials."""
         objective, other = (time, peak) if self.problem.objective == "step-time" else (peak, time)
         return Trials(objective=objective, other=other, bytes_over_limit=over, ratio=self._ratio(objective, over))
 
     def solution(self, device_of: NDArray[np.int32]) -> Solution:
-        """The placement with the order in which it was measured."""
+        """Return the placement with the order in which it was measured."""
         device_of = np.ascontiguousarray(device_of, np.int32)
         return Solution(device_of=device_of, order=_core.first_come_schedule(self.problem.core, device_of))
 
@@ -111,13 +111,14 @@ TimeOf: TypeAlias = Callable[[Problem, Solution], int]
 
 
 class MeasuredEnvironment(FirstComeEnvironment):
-    """Ops are ordered as `FirstComeEnvironment` orders them, and each placement is run, a repeated one again. Memory is
-    simulated: what does not fit is not run."""
+    """An environment that orders ops as `FirstComeEnvironment` does and runs each placement, even a repeated one.
+    Memory is simulated: a placement that does not fit is not run."""
 
     is_simulated = False
 
     def __init__(self, time_of: TimeOf, problem: Problem, **rest: Any) -> None:
-        """rest: as FirstComeEnvironment takes it. Raises InputError where memory is the objective."""
+        """Make the environment. rest: as FirstComeEnvironment takes it. Raises InputError where memory is the
+        objective."""
         super().__init__(problem, **rest)
         if problem.objective != "step-time":
             raise InputError(f"placements are measured for the step time, not for {problem.objective}")

@@ -1,4 +1,4 @@
-"""What a proposal is worth to BRKGA (REGAL, section 4.1)."""
+"""The reward of a proposal: the result of BRKGA with it (REGAL, section 4.1)."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from placewright.proposal import Proposal
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GuidedSearch:
-    """BRKGA with the proposal, after a search that made the observation.
+    """A BRKGA search with the proposal, after a search that made the observation.
 
     Parameters
     ----------
     reference
-        What rewards are divided by: the mean objective of the paper's uniform BRKGA with all evaluations of a rollout.
+        Divisor of rewards: the mean objective of the paper's uniform BRKGA with all evaluations of a rollout.
     evaluations
-        Of the search that is guided.
+        Evaluations of the guided search.
     searches
-        That the evaluations of a rollout are divided among; the mean of what they reach counts, which is less of one
+        Number of searches that share the evaluations of a rollout; the reward is their mean, which depends less on one
         search's luck.
     found_before
         Objective that the search for the observation reached; a rollout of one search is never worse.
@@ -51,7 +51,7 @@ class GuidedSearch:
     expert: Callable[[GuidedSearch], Demonstration] | None = None
 
     def rewards(self, guides: Sequence[Guide], seeds: Sequence[int]) -> list[float]:
-        """-objective / reference of each."""
+        """Return -objective / reference for each guide."""
         return [self._reward(guide, seed) for guide, seed in zip(guides, seeds, strict=True)]
 
     @cached_property
@@ -60,7 +60,7 @@ class GuidedSearch:
         return self.expert(self)
 
     def search(self, proposal: Proposal, seed: int, initial_keys: Sequence[NDArray[np.uint32]] = ()) -> _core.Brkga:
-        """After all evaluations of one search."""
+        """Return a search after all of its evaluations."""
         search = Brkga(decoder=self.decoder).guided_by(proposal).start(self.problem, seed, proposal, initial_keys)
         search.advance(self.evaluations // self.searches)
         return search
@@ -73,7 +73,7 @@ class GuidedSearch:
 
 
 def uniform_objective(problem: Problem, evaluations: int, num_seeds: int) -> float:
-    """Mean over the seeds of what the paper's uniform BRKGA reaches, at least 1."""
+    """Return the mean over the seeds of the objective that the paper's uniform BRKGA reaches, at least 1."""
     objectives = []
     for seed in range(num_seeds):
         search = Brkga().start(problem, seed)

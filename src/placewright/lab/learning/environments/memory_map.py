@@ -1,4 +1,4 @@
-"""What a map of tensors to memory levels is worth (EGRL, algorithm 1): one decision, one reward."""
+"""The reward of a map of tensors to memory levels (EGRL, algorithm 1): one decision, one reward."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ NodeLevels = NDArray[np.uint8]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcomes:
-    """rewards: float64 [maps]. executed: the maps that the rewards are of, uint8 [maps, ops, 2]."""
+    """The outcomes of actions. rewards: float64 [maps]. executed: the maps with these rewards, uint8 [maps, ops, 2]."""
 
     rewards: NDArray[np.float64]
     executed: NodeLevels
 
 
 class MemoryMapEnvironment:
-    """Actions are the paper's: uint8 [ops, 2], the level of each op's weights and of what it makes.
+    """An environment with the paper's actions: uint8 [ops, 2], the level of each op's weights and of its result.
 
-    The reward of a map that fits is the square of its speed-up over the compiler's. Of another it is minus the share of
-    bytes that the rectifier moved; or where `rectifies`, the rectified map is executed in its place, and has the
-    reward. Each map counts as one evaluation of the run, and the best that was executed is kept.
+    The reward of a map that fits is the square of its speed-up over the compiler's. For another map it is minus the
+    share of bytes that the rectifier moved; or with `rectifies`, the reward of the rectified map, which is executed in
+    its place. Each map counts as one evaluation of the run, and the best that was executed is kept.
     """
 
     def __init__(self, problem: MemoryProblem, run: SearchRun, solver: str, *, rectifies: bool) -> None:
@@ -45,7 +45,7 @@ class MemoryMapEnvironment:
         return self.run.reason_to_stop() is not None
 
     def step(self, actions: NodeLevels, found_by: str | None = None) -> Outcomes:
-        """The outcome of each of the actions, uint8 [maps, ops, 2]: of the first of them, where the budget ends."""
+        """Return the outcomes of the actions, uint8 [maps, ops, 2]; only of the first ones where the budget ends."""
         actions = actions[: max(1, self.run.evaluations_left)]
         found = self.problem.evaluate(self.problem.from_nodes(actions), threads=self.run.threads)
         fits = found.moved_bytes == 0
@@ -63,7 +63,7 @@ class MemoryMapEnvironment:
         return Outcomes(rewards=rewards, executed=actions)
 
     def state(self) -> dict[str, Any]:
-        """What the run has spent and found."""
+        """Return what the run has spent and found."""
         best, run = self.best, self.run
         return {
             "levels": best.levels,
@@ -81,12 +81,13 @@ class MemoryMapEnvironment:
             run.trace.append(TracePoint(evaluations=evaluations, seconds=seconds, best=value, bytes_over_limit=0))
 
     def to_nodes(self, maps: Levels, proposed: NodeLevels) -> NodeLevels:
-        """Maps as actions; an op that has no such tensor keeps what was proposed, of several the last decides."""
+        """Return maps as actions; an op without such a tensor keeps its proposal, and the last of several tensors
+        decides."""
         nodes = proposed.copy()
         op, role = self._places
         nodes[:, op, role] = maps
         return nodes
 
     def speedup(self, reward: float) -> float:
-        """0 of a map that does not fit."""
+        """Return the speed-up that a reward means; 0 for a map that does not fit."""
         return float(np.sqrt(max(0.0, reward)))

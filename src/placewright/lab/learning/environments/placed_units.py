@@ -1,4 +1,4 @@
-"""What a policy's placements are worth where learned placers try them: first come, first served."""
+"""The reward of a policy's placements in the environment of learned placers: first come, first served."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from placewright.problem import Problem
 class PlacedUnits:
     """One problem to learn on. measured: with the best single device as its reference.
 
-    root: rewards are minus the root of the objective over that of the reference, as placers learn from; otherwise minus
-    the ratio itself. A placement that does not run gets minus the failing signal.
+    root: rewards are minus the root of the objective over that of the reference, as for placers; otherwise minus the
+    ratio itself. A placement that does not run gets minus the failing signal.
     """
 
     problem: Problem
@@ -29,7 +29,7 @@ class PlacedUnits:
     root: bool = True
 
     def rewards(self, guides: Sequence[Guide], seeds: Sequence[int] = ()) -> list[float]:
-        """No seed matters."""
+        """Return the reward of each placement. Seeds are not used."""
         placements = []
         for guide in guides:
             assert isinstance(guide, Placement)
@@ -40,7 +40,7 @@ class PlacedUnits:
 
 
 def measured_on_one_device(problem: Problem) -> FirstComeEnvironment:
-    """With the best single device that runs as the reference."""
+    """Return an environment whose reference is the best single device that runs."""
     environment = FirstComeEnvironment(problem)
     alone = np.stack([_core.all_on(problem.core, device) for device in range(problem.machine.num_devices)])
     trials = environment.measure(alone)

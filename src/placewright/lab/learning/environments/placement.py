@@ -1,4 +1,4 @@
-"""What a placement is worth: the step it gives, simulated."""
+"""The reward of a placement: minus its simulated objective."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from placewright.search.run.result import Solution
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SimulatedPlacement:
-    """Devices from the policy; the order as devices become free, transfers where they serve best (`best_transfers`).
+    """A placement by the policy; the order as devices become free, transfers where they serve best (`best_transfers`).
 
     Parameters
     ----------
     reference
-        What rewards are divided by, in ns or bytes; by default what one device needs, the first, in the captured order.
+        Divisor of rewards, in ns or bytes, such as `one_device_objective`.
     threads
-        That simulate; the core does so without Python's lock. Rewards do not depend on it.
+        Threads that simulate; the core does so without Python's lock. Rewards do not depend on it.
     """
 
     problem: Problem
@@ -34,7 +34,7 @@ class SimulatedPlacement:
     threads: int = 1
 
     def rewards(self, guides: Sequence[Guide], seeds: Sequence[int] = ()) -> list[float]:
-        """-objective / reference of each. No seed matters."""
+        """Return -objective / reference for each guide. Seeds are not used."""
         if self.threads == 1:
             return [self._reward(guide) for guide in guides]
         with ThreadPoolExecutor(self.threads) as pool:
@@ -46,13 +46,14 @@ class SimulatedPlacement:
 
 
 def one_device_objective(problem: Problem) -> float:
-    """What the problem's first device needs for all ops, in the order it takes them; at least 1."""
+    """Return the objective with all ops on the problem's first device, in dispatch order; at least 1."""
     everything = Placement(device_of=np.zeros(problem.core.num_ops, np.int32))
     return max(1.0, float(completed(problem, everything)[1]))
 
 
 def completed(problem: Problem, placement: Placement) -> tuple[Solution, int]:
-    """The placement with an order and transfers, and its objective, in ns or bytes; three evaluations at most."""
+    """Return the placement with an order and transfers, and its objective, in ns or bytes; three evaluations at
+    most."""
     device_of = allowed_devices(problem, placement.device_of)
     ops = _core.dispatch_order(problem.core, device_of)
     order, fitness, _ = _core.best_transfers(problem.core, device_of, ops, 3)
@@ -60,7 +61,8 @@ def completed(problem: Problem, placement: Placement) -> tuple[Solution, int]:
 
 
 def allowed_devices(problem: Problem, device_of: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Each op on the device of the first op of its group, or where that must not be used on the first that may."""
+    """Return for each op the device of its group's first op, or the first allowed device where that one is not
+    allowed."""
     first, allowed = problem.groups
     chosen = device_of[first]
     may = (allowed.astype(np.uint64) >> chosen.astype(np.uint64)) & np.uint64(1) == 1

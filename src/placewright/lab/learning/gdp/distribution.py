@@ -1,4 +1,4 @@
-"""The probabilities of a graph's placements: each unit has its device apart from all others, given the graph."""
+"""The probabilities of a graph's placements: given the graph, units are independent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from placewright.lab.learning.protocols import Actions
 
 
 class DeviceDistribution:
-    """logits: [units, devices]. shared_noise: as in GdpConfiguration. Actions are [units, 1]."""
+    """The distribution of a placement. logits: [units, devices]. shared_noise: as in GdpConfiguration. Actions are
+    [units, 1]."""
 
     def __init__(self, logits: Tensor, observation: Observation, shared_noise: float) -> None:
         self._logits, self._observation, self._shared_noise = logits, observation, shared_noise
@@ -27,7 +28,7 @@ class DeviceDistribution:
         return devices[0].numpy()[:, None]
 
     def choose(self, seed: int) -> Actions:
-        """The likeliest device of each; no seed matters."""
+        """Return the likeliest device of each unit; seeds are not used."""
         return self._logits.detach().argmax(1).numpy()[:, None]
 
     def likelihood(self, actions: Sequence[Actions]) -> Likelihood:
@@ -45,7 +46,8 @@ class DeviceDistribution:
 def drawn(
     logits: Tensor, observation: Observation, shared_noise: float, count: int, generator: torch.Generator
 ) -> Tensor:
-    """[units, devices] -> [count, units]: each unit by its own probabilities, or the likeliest with noise."""
+    """Draw placements, [count, units], from logits, [units, devices]: each unit by its own probabilities, or the
+    likeliest with noise."""
     if shared_noise:
         return choices(logits.detach(), observation.noise, shared_noise, count, generator, observation.fixed)
     probability = torch.softmax(logits.detach(), 1)

@@ -25,7 +25,7 @@ except ImportError as error:
 
 
 class GraphEmbedding(nn.Module):
-    """GraphSAGE with the maximum as aggregation: f_b([h, max f_a(h of those read), max f_a(h of the readers)])."""
+    """GraphSAGE with maximum aggregation: f_b([h, max f_a(h of the producers), max f_a(h of the readers)])."""
 
     def __init__(self, settings: NetworkSettings) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class GraphEmbedding(nn.Module):
         self.against = nn.ModuleList([convolution(root=False) for _ in range(settings.rounds)])
 
     def forward(self, features: Tensor, edges: Tensor) -> Tensor:
-        """-> [units, width]"""
+        """Return the states, [units, width]."""
         state = relu(self.inputs(features))
         for along, against in zip(self.along, self.against, strict=True):
             state = relu(along(state, edges) + against(state, edges.flip(0)))
@@ -47,7 +47,7 @@ class GraphEmbedding(nn.Module):
 
 
 class Segments:
-    """Units side by side in segments, the last one filled up. of: [units, n] -> [segments, segment, n], and back."""
+    """Units in consecutive segments, the last one padded. of: [units, n] -> [segments, segment, n], and back."""
 
     def __init__(self, count: int, settings: NetworkSettings) -> None:
         self.count = count
@@ -63,14 +63,15 @@ class Segments:
         return values.reshape(self.number * self.length, -1)[: self.count]
 
     def with_memory(self, values: Tensor) -> Tensor:
-        """Before each segment the end of the one before it, as it was: without gradients."""
+        """Return each segment preceded by the end of the one before it, without gradients."""
         if not self.memory:
             return values
         ends = values[:-1, self.length - self.memory :].detach()
         return torch.cat([pad(ends, (0, 0, 0, 0, 1, 0)), values], 1)
 
     def visible(self) -> Tensor:
-        """Whom units may attend to, [segments, 1, 1, memory + segment]: not what fills up, nor what is before all."""
+        """Return the attention mask, [segments, 1, 1, memory + segment]: padding and the first segment's memory are
+        hidden."""
         visible = torch.ones(self.number, self.memory + self.length, dtype=torch.bool)
         visible[0, : self.memory] = False
         visible[-1, self.memory + self.count - (self.number - 1) * self.length :] = False
@@ -79,7 +80,7 @@ class Segments:
 
 class SegmentAttention(nn.Module):
     """Attention with several heads, within a segment and to its memory, as in Transformer-XL (Dai et al. 2019) without
-    positions: the embedding of the graph knows them."""
+    positions, which the embedding of the graph contains."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -87,7 +88,7 @@ class SegmentAttention(nn.Module):
         self.query, self.key, self.value, self.output = (nn.Linear(width, width) for _ in range(4))
 
     def forward(self, inputs: Tensor, condition: Tensor, segments: Segments, visible: Tensor) -> Tensor:
-        """inputs, condition: [segments, segment, width]."""
+        """Return the attended states. inputs, condition: [segments, segment, width]."""
         seen = segments.with_memory(inputs)
 
         def by_head(values: Tensor) -> Tensor:
@@ -99,8 +100,8 @@ class SegmentAttention(nn.Module):
 
 
 class PlacerLayer(nn.Module):
-    """Attention and two dense layers, each beside what comes in. Every dense layer reads its inputs times `condition`:
-    those of the first width numbers, the second dense layer the others."""
+    """Attention, then two dense layers, both with a residual connection. Every dense layer multiplies its inputs by
+    `condition`: by its first `width` numbers; the second dense layer by the others."""
 
     def __init__(self, settings: NetworkSettings) -> None:
         super().__init__()
@@ -120,7 +121,7 @@ class PlacerLayer(nn.Module):
 
 
 class GdpNetwork(nn.Module):
-    """Logits of the devices of every unit, all at once. At first all are alike."""
+    """A network that returns the logits of the devices of all units at once. Initially all are equal."""
 
     def __init__(self, configuration: GdpConfiguration) -> None:
         super().__init__()
@@ -139,7 +140,7 @@ class GdpNetwork(nn.Module):
             nn.init.ones_(self.condition.bias)
 
     def forward(self, observation: Observation) -> Tensor:
-        """-> [units, devices], minus infinity where a unit is not allowed"""
+        """Return logits, [units, devices], minus infinity where a device is not allowed."""
         features = torch.from_numpy(observation.features).to(self.output.weight.dtype)
         embedded = self.embedding(features, torch.from_numpy(observation.edges))
         segments = Segments(len(embedded), self.settings)
@@ -152,7 +153,7 @@ class GdpNetwork(nn.Module):
         return logits.masked_fill(~torch.from_numpy(observation.allowed), -torch.inf)
 
     def conditions(self, embedded: Tensor) -> Tensor:
-        """The factors of superposition, [units, (1 + widening) * width]."""
+        """Return the factors of superposition, [units, (1 + widening) * width]."""
         if self.condition is None:
             return embedded.new_ones(len(embedded), (1 + self.settings.widening) * self.settings.width)
         factors = self.condition(embedded)
@@ -166,7 +167,7 @@ class GdpNetwork(nn.Module):
 
 
 def network_with(configuration: GdpConfiguration, weights: Weights) -> GdpNetwork:
-    """Without any that are drawn, so that PyTorch's own seed stays as it is."""
+    """Make a network without drawing weights, so that the state of PyTorch's generator does not change."""
     with torch.device("meta"):
         network = GdpNetwork(configuration)
     network.load_state_dict({name: torch.tensor(array) for name, array in weights.items()}, assign=True)
@@ -174,7 +175,7 @@ def network_with(configuration: GdpConfiguration, weights: Weights) -> GdpNetwor
 
 
 def weight_shapes(configuration: GdpConfiguration) -> dict[str, tuple[int, ...]]:
-    """Of every array of the network, which takes no memory for that."""
+    """Return the shape of every array of the network, without allocating memory for it."""
     with torch.device("meta"):
         network = GdpNetwork(configuration)
     return {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
@@ -192,7 +193,7 @@ class GraphPolicy(nn.Module):
         return self.sample_beside_greedy(count, generator)[1:]
 
     def sample_beside_greedy(self, count: int, generator: torch.Generator) -> Tensor:
-        """The likeliest placement, then so many that are drawn. [1 + count, units]"""
+        """Return the likeliest placement, then `count` drawn ones. [1 + count, units]"""
         with torch.no_grad():
             logits = self.network(self.observation)
         devices = drawn(logits, self.observation, self.shared_noise, count, generator)

@@ -1,4 +1,5 @@
-"""What GDP sees of a problem: features of its units in topological order, and which of them exchange tensors."""
+"""GDP's observation of a problem: features of its units in topological order, and the edges along which tensors
+pass."""
 
 from __future__ import annotations
 
@@ -27,15 +28,15 @@ if TYPE_CHECKING:
 Float = NDArray[np.float32]
 _PHASES = ("forward", "backward", "optimizer")
 NUM_FEATURES = NUM_KINDS + SHAPE_OUTPUTS * SHAPE_EXTENTS + 7 + len(_PHASES)
-#: Logarithms to base 2, of times and bytes and of extents and counts, are divided by these: all features are near 1.
+#: Divisors of base-2 logarithms, of times and bytes, and of extents and counts: all features are then near 1.
 _LARGE, _SMALL = 32.0, 12.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Observation:
-    """features: [num units, NUM_FEATURES]. edges: int64 [2, num edges], from unit to unit; bytes_on: what passes on
-    each. allowed: [num units, num devices] those that a unit may be given to; where devices are alike, the heaviest
-    unit, `fixed`, stands on the first."""
+    """GDP's observation. features: [num units, NUM_FEATURES]. edges: int64 [2, num edges], from unit to unit; bytes_on:
+    the bytes on each. allowed: [num units, num devices] the devices that a unit may use; where devices are alike, the
+    heaviest unit, `fixed`, is on the first."""
 
     units: Units
     features: Float
@@ -52,7 +53,7 @@ class Observation:
 
 
 def observe(problem: Problem, units: Units) -> Observation:
-    """Nothing is drawn."""
+    """Return the observation; nothing is random."""
     known = unit_features(problem, units)
     features = np.concatenate(
         [
@@ -67,7 +68,7 @@ def observe(problem: Problem, units: Units) -> Observation:
     )
     op, allowed = fixed_op_of(problem), units.allowed.copy()
     fixed = None if op is None else int(units.of_op[op])
-    if fixed is not None:  # names of equal devices mean nothing: with one given, the policy need not choose among them
+    if fixed is not None:  # equal devices are interchangeable, so one unit is fixed and the policy need not choose
         allowed[fixed, 1:] = False
     return Observation(
         units=units, features=features, edges=known.edges, bytes_on=known.bytes_on, allowed=allowed, fixed=fixed
@@ -75,7 +76,7 @@ def observe(problem: Problem, units: Units) -> Observation:
 
 
 def _sizes(known: UnitFeatures) -> list[NDArray[np.float64]]:
-    """Columns: time, bytes made and held, units read from and read by."""
+    """Return columns: time, bytes made and held, number of units read from and read by."""
     count = len(known.kinds)
     degrees = [np.bincount(side, minlength=count) for side in known.edges]
     large = [known.time, known.output_bytes, known.resident_bytes]
@@ -84,14 +85,14 @@ def _sizes(known: UnitFeatures) -> list[NDArray[np.float64]]:
 
 
 def _places(problem: Problem, units: Units) -> list[NDArray[np.float64]]:
-    """Columns: where a unit's first op stands in the order of the graph, and how far it is from the end, by time."""
+    """Return columns: the position of a unit's first op in the graph, and its distance from the end, by time."""
     first = units.first_op
     to_end = _core.bottom_levels(problem.core)[first].astype(np.float64)
     return [(first / problem.core.num_ops)[:, None], (to_end / max(1.0, to_end.max()))[:, None]]
 
 
 def _phases(problem: Problem, units: Units) -> NDArray[np.float64]:
-    """The share of a unit's ops in each phase."""
+    """Return the share of a unit's ops in each phase."""
     phase = [problem.graph.ops[index].phase for index in problem.lowered.graph_op.tolist()]
     count = np.bincount(units.of_op, minlength=units.count)
     shares = [np.bincount(units.of_op, [own == each for own in phase], units.count) / count for each in _PHASES]

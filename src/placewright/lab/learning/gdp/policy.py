@@ -1,4 +1,4 @@
-"""A trained GDP policy: it places the units of any graph on as many devices as it was trained for."""
+"""A trained GDP policy: it places the units of any graph, on as many devices as it was trained for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GdpPolicy(NetworkPolicy):
-    """Raises MissingExtraError without torch_geometric."""
+    """A policy that places units. Raises MissingExtraError without torch_geometric."""
 
     configuration: GdpConfiguration
     family: ClassVar[str] = "gdp"
@@ -29,14 +29,14 @@ class GdpPolicy(NetworkPolicy):
         return weight_shapes(self.configuration)
 
     def observe(self, problem: Problem, seed: int) -> Observation:
-        """Features of the problem's units. No seed matters."""
+        """Return the features of the problem's units. Seeds are not used."""
         from placewright.lab.learning.gdp.observation import observe
 
         self.check(problem)
         return observe(problem, units_of(problem, self.configuration.colocation))
 
     def guide(self, problem: Problem, observation: Observation, seed: int) -> Placement:
-        """The likeliest device of every unit. No seed matters."""
+        """Return the likeliest device of every unit. Seeds are not used."""
         import torch
 
         from placewright.lab.learning.gdp.network import network_with

@@ -1,4 +1,4 @@
-"""What a GDP policy is for, and the sizes of its network."""
+"""The problems that a GDP policy is for, and the sizes of its network."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from placewright.lab.learning.placers.colocation import check_rules
 from placewright.problem.objective import Objective
 from placewright.support.errors import InputError
 
-#: How the placer is conditioned on the graph's embedding: by factors from 0 to 2, by any factors, or not at all.
+#: The conditioning of the placer on the graph's embedding: by factors from 0 to 2, by any factors, or none.
 Superposition = Literal["sigmoid", "linear", "off"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkSettings:
-    """rounds: layers of GraphSAGE. layers: of the placer. width: of all states; the placer's dense layers widen them by
-    `widening`. segment: ops that attend to one another; memory: how many of the segment before they attend to as well.
-    attention: False leaves dense layers alone. superposition: see Superposition."""
+    """Sizes of GDP's network. rounds: layers of GraphSAGE. layers: of the placer. width: of all states; the placer's
+    dense layers widen them by `widening`. segment: units that attend to one another; memory: number of units of the
+    segment before that they also attend to. attention: False leaves only dense layers. superposition: see
+    Superposition."""
 
     width: int = 64
     rounds: int = 4
@@ -46,17 +47,18 @@ class NetworkSettings:
             raise InputError(f"memory is {self.memory}; it must be from 0 to segment, {self.segment}")
 
 
-#: Placements that are drawn at once beside the likeliest, for a graph that the policy answers for or learns on alone.
+#: Number of placements drawn besides the likeliest, for a graph that the policy answers for or learns on alone.
 SAMPLES = 15
 
-#: As far as the paper and its authors' later work (GO, 2020) say; the rest is ours.
+#: As far as the paper and its authors' later work (GO, 2020) describe it; the rest is ours.
 PAPER_NETWORK = NetworkSettings(width=128, rounds=8, widening=4)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GdpConfiguration:
-    """num_devices, objective: of the problems that the policy is for. colocation: the rules that make its units; none
-    for ops, as in the paper. shared_noise: of the logits of what is drawn (shared_noise.py); 0 draws each op apart."""
+    """A GDP policy. num_devices, objective: of the problems that the policy is for. colocation: the rules that make its
+    units; none for ops, as in the paper. shared_noise: of the logits when drawing (shared_noise.py); 0 draws each op
+    independently."""
 
     num_devices: int = 2
     objective: Objective = "step-time"

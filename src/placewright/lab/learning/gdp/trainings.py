@@ -1,4 +1,4 @@
-"""How GDP's policies are trained over several graphs, by name."""
+"""Trainings of GDP's policies over several graphs, by name."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class GdpTraining(TrainingConfiguration):
     Parameters
     ----------
     policy
-        What is trained.
+        The policy that is trained.
     epochs
         Passes over the placements of a step.
     clip
-        How far a decision's probability ratio counts from 1.
+        Largest distance of a decision's probability ratio from 1 that counts.
     entropy
-        What a nat of a decision's entropy is worth.
+        Weight of a decision's entropy, per nat.
     """
 
     policy: GdpConfiguration
@@ -78,7 +78,8 @@ class GdpTraining(TrainingConfiguration):
         return PpoGradient(network=network, networks=networks, clip=self.clip, entropy=self.entropy)
 
     def environment(self, problem: Problem, number: int, split: Split) -> PlacedUnits:
-        """At validations the reward is minus the time itself over that of the best single device."""
+        """Return the environment of a problem. At validations the reward is minus the time itself over that of the best
+        single device."""
         from placewright.lab.learning.gdp.observation import observe
 
         observation = observe(problem, units_of(problem, self.policy.colocation))
@@ -94,7 +95,7 @@ _MACHINES = ("2xp100", "4xp100", "8xp100")
 
 
 def _training(machine: str) -> GdpTraining:
-    """Sized for two cores: in the paper a batch has a P100 for each of its graphs."""
+    """Return a training sized for two cores: in the paper a batch has a P100 for each of its graphs."""
     return GdpTraining(
         policy=GdpConfiguration(num_devices=int(machine.partition("x")[0])),
         machine=machine,
@@ -112,7 +113,7 @@ def _training(machine: str) -> GdpTraining:
 
 
 def _variants(training: GdpTraining) -> dict[str, GdpTraining]:
-    """By the end of their names: what is left out, and the paper's size."""
+    """Return variants by the suffix of their names: with parts left out, and with the paper's size."""
     policy = training.policy
 
     def with_network(**settings: Any) -> GdpTraining:

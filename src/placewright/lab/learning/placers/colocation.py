@@ -1,4 +1,4 @@
-"""Ops that are placed together: colocation groups by name (Mirhoseini et al. 2017, section 3.3)."""
+"""Colocation groups: ops that are placed together, by name (Mirhoseini et al. 2017, section 3.3)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from placewright.support.errors import InputError, did_you_mean, shown
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Units:
-    """What a learner gives devices to: groups of ops, numbered by their first ops.
+    """The units that a learner places: groups of ops, numbered by their first ops.
 
     of_op: [num ops] the unit of each op. allowed: [num units, num devices].
     """
@@ -33,12 +33,13 @@ class Units:
         return np.unique(self.of_op, return_index=True)[1]
 
     def placements(self, devices: NDArray[np.integer]) -> NDArray[np.int32]:
-        """[count, num units] -> [count, num ops]."""
+        """Convert devices of units, [count, num units], to devices of ops, [count, num ops]."""
         return devices.astype(np.int32)[:, self.of_op]
 
 
 def units_of(problem: Problem, rules: Sequence[str]) -> Units:
-    """The groups that these rules make, one rule after the other; without any, what the problem itself keeps together.
+    """Return the groups that these rules make, applied in order; without rules, those that the problem itself keeps
+    together.
 
     Raises InputError for a rule that does not exist.
     """
@@ -50,7 +51,7 @@ def units_of(problem: Problem, rules: Sequence[str]) -> Units:
 
 
 def check_rules(rules: Sequence[str]) -> None:
-    """Raises InputError naming the first rule that does not exist."""
+    """Raise InputError naming the first rule that does not exist."""
     for rule in rules:
         if rule not in RULES:
             known = ", ".join(RULES)
@@ -58,7 +59,7 @@ def check_rules(rules: Sequence[str]) -> None:
 
 
 class _Merging:
-    """Groups while they grow. Two are never merged where no device would be left."""
+    """Groups while they grow. Two are not merged if no device would be allowed for the result."""
 
     def __init__(self, problem: Problem) -> None:
         first, allowed = problem.groups
@@ -67,7 +68,7 @@ class _Merging:
         self._allowed: list[int] = allowed.tolist()
 
     def group(self, op: int) -> int:
-        """Its first op."""
+        """Return the first op of the op's group."""
         parent = self._parent
         while parent[op] != op:
             parent[op] = parent[parent[op]]
@@ -75,7 +76,7 @@ class _Merging:
         return op
 
     def merge(self, one: int, other: int) -> bool:
-        """Whether two groups became one."""
+        """Merge the groups of two ops; return True if two groups became one."""
         low, high = sorted((self.group(one), self.group(other)))
         left = self._allowed[low] & self._allowed[high]
         if low == high or not left:
@@ -93,7 +94,7 @@ class _Merging:
 
 
 def _merge_only_consumers(problem: Problem, merging: _Merging) -> None:
-    """A group all of whose outputs are read by one other group joins it, until none is left to join."""
+    """Merge a group all of whose outputs are read by one other group into that one, repeatedly."""
     followers = _followers(problem)
     merged = True
     while merged:
@@ -109,7 +110,7 @@ def _merge_only_consumers(problem: Problem, merging: _Merging) -> None:
 
 
 def _followers(problem: Problem) -> list[list[int]]:
-    """Per op those that read what it makes."""
+    """Return per op the ops that read its outputs."""
     lowered = problem.lowered
     followers: list[list[int]] = [[] for _ in lowered.graph_op]
     producers = lowered.producer[lowered.inputs].tolist()
@@ -119,7 +120,7 @@ def _followers(problem: Problem) -> list[list[int]]:
 
 
 def _merge_calls(problem: Problem, merging: _Merging) -> None:
-    """All forward ops of one call of a module: a cell at one time step, a branch."""
+    """Merge all forward ops of one call of a module: a cell at one time step, a branch."""
     first_of: dict[Call, int] = {}
     for op, call in enumerate(module_calls(problem)):
         if call is not None:
@@ -127,8 +128,8 @@ def _merge_calls(problem: Problem, merging: _Merging) -> None:
 
 
 def _merge_gradients(problem: Problem, merging: _Merging) -> None:
-    """A backward op joins the forward op whose result it needs, of its own module where there is one; one that needs no
-    such result joins the backward op of its module that it reads. An optimizer op joins who makes its gradient."""
+    """Merge a backward op with the forward op whose result it needs, of its own module; one that needs no such result
+    joins the backward op of its module that it reads. An optimizer op joins the op that makes its gradient."""
     graph, lowered = problem.graph, problem.lowered
     ops = [graph.ops[index] for index in lowered.graph_op.tolist()]
     producer, begin = lowered.producer, lowered.input_begin
@@ -146,8 +147,9 @@ def _merge_gradients(problem: Problem, merging: _Merging) -> None:
 
 
 def _merge_branches(problem: Problem, merging: _Merging) -> None:
-    """In the forward pass, a group whose results one other group reads, which reads no other's: a chain of layers, as a
-    branch of a convolutional network. What the two read of variables and inputs does not count."""
+    """Merge, in the forward pass, a group whose results only one other group reads with that one, if it reads no
+    other's: a chain of layers, such as a branch of a convolutional network. Variables and inputs that they read do not
+    count."""
     graph, lowered = problem.graph, problem.lowered
     counts = [graph.ops[i].phase in ("", "forward") and graph.ops[i].kind != "input" for i in lowered.graph_op.tolist()]
     followers: dict[int, set[int]] = {}
@@ -163,12 +165,12 @@ def _merge_branches(problem: Problem, merging: _Merging) -> None:
             merging.merge(group, next(iter(after)))
 
 
-#: By name. The order in which they are given counts: each works on the groups that those before it left.
+#: By name. Their order counts: each rule works on the groups that the rules before it left.
 RULES: Mapping[str, Callable[[Problem, _Merging], None]] = {
     "module": _merge_calls,
     "branches": _merge_branches,
     "gradients": _merge_gradients,
     "only-consumer": _merge_only_consumers,
 }
-#: ColocRL's rules in the order that leaves as many groups as it reports: see docs/lab/placers.md.
+#: ColocRL's rules in the order that leaves as many groups as the paper reports: see docs/lab/placers.md.
 COLOCRL_RULES = ("module", "branches", "gradients", "only-consumer")

@@ -1,4 +1,4 @@
-"""What learned placers are compared with: the same groups, schedule and number of placements without learning."""
+"""Control methods for learned placers: the same groups, schedule and number of placements without learning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Devices = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class _Batches(LearnedPlacer):
-    """`batch` placements at a time."""
+    """A placer that tries `batch` placements at a time."""
 
     batch: int = 20
 
@@ -28,7 +28,7 @@ class _Batches(LearnedPlacer):
 
 @dataclass(frozen=True, kw_only=True)
 class RandomPlacement(_Batches):
-    """Each group on a device drawn from all that it may use, `batch` placements at a time."""
+    """A placer that draws each group's device uniformly from all that it may use, `batch` placements at a time."""
 
     name: str = "random-placement"
 
@@ -42,11 +42,11 @@ class RandomPlacement(_Batches):
 @dataclass(frozen=True, kw_only=True)
 class EvolvedPlacement(LearnedPlacer):
     """REGAL's genetic algorithm with keys for placement alone (BRKGA: Gonçalves & Resende 2011; Paliwal et al. 2020,
-    A.12): a key for each group and device it may use, of which the largest decides. The schedule is that of all
+    A.12): a key for each group and device it may use; the largest decides. The schedule is the same as for all
     learners.
 
-    population, elites, mutants: how many there are, live on and are drawn anew in each generation. elite_bias: the
-    share of its keys that a child takes from its better parent.
+    population, elites, mutants: number of all individuals, and of those kept and drawn anew in each generation.
+    elite_bias: the share of its keys that a child takes from its better parent.
     """
 
     name: str = "brkga-placement"
@@ -77,7 +77,7 @@ class EvolvedPlacement(LearnedPlacer):
             keys, cost = np.concatenate([keys[: self.elites], children, mutants]), cost[order][: self.elites]
 
     def _children(self, keys: NDArray[np.float64], random: np.random.Generator) -> NDArray[np.float64]:
-        """Each of an elite and another. keys: the best first."""
+        """Return children, each of an elite and another individual. keys: the best first."""
         count = self.population - self.elites - self.mutants
         better = keys[random.integers(self.elites, size=count)]
         other = keys[random.integers(self.elites, self.population, size=count)]
@@ -86,8 +86,8 @@ class EvolvedPlacement(LearnedPlacer):
 
 @dataclass(frozen=True, kw_only=True)
 class SharedNoisePlacement(_Batches):
-    """Each op on the device of the greatest noise, which it shares with ops that it exchanges tensors with: what HDP
-    and GDP draw with, without their networks."""
+    """A placer that puts each op on the device with the largest noise, which ops that exchange tensors share: the
+    sampling of HDP and GDP, without their networks."""
 
     name: str = "shared-noise-placement"
     colocation: tuple[str, ...] = ()
@@ -109,11 +109,11 @@ class SharedNoisePlacement(_Batches):
 @dataclass(frozen=True, kw_only=True)
 class AnnealedPlacement(LearnedPlacer):
     """Simulated annealing (Kirkpatrick, Gelatt & Vecchi 1983), as FlexFlow searches placements (Jia et al. 2019). It
-    begins with the best single device. A move gives a group, or a run of groups that follow each other, another device.
+    starts from the best single device. A move gives a group, or a run of consecutive groups, another device.
 
     longest_run: of groups, as a share of all; lengths are drawn by their logarithm. first_temperature,
-    last_temperature: of the cost, the square root of a ratio of step times; falls geometrically over the evaluations
-    of the budget, no more than `placements`.
+    last_temperature: of the cost, the square root of a ratio of step times; falls geometrically over the evaluations of
+    the budget, no more than `placements`.
     """
 
     name: str = "annealed-placement"
@@ -145,7 +145,7 @@ class AnnealedPlacement(LearnedPlacer):
                 devices, cost = moved, trials.cost[0]
 
     def _moved(self, devices: Devices, allowed: NDArray[np.bool_], random: np.random.Generator) -> Devices:
-        """A run of groups, each to the same other device where it may stand there."""
+        """Return the devices after a run of groups moves to the same other device, each where it is allowed there."""
         count, num_devices = allowed.shape
         length = int(math.exp(random.uniform(0, math.log(max(1.0, self.longest_run * count)))))
         first = random.integers(count)

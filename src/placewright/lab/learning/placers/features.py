@@ -1,4 +1,5 @@
-"""What learners see of units: kinds of their ops, shapes of their outputs, sizes, and who reads whom."""
+"""The features of units that learners see: kinds of their ops, shapes of their outputs, sizes, and the edges between
+units."""
 
 from __future__ import annotations
 
@@ -12,18 +13,18 @@ from placewright.lab.learning.placers.colocation import Units
 from placewright.problem import Problem
 
 Float = NDArray[np.float32]
-#: The last is for kinds that a policy was not made with.
+#: The last number is for kinds that are not known.
 KIND_NUMBER = {kind: number for number, kind in enumerate(OP_KINDS)}
 NUM_KINDS = len(KIND_NUMBER) + 1
-#: Outputs of an op, and extents of one, that its shape is made of; the rest is cut off, what is missing is 0.
+#: Outputs of an op, and extents of each, that describe its shape; more are cut off, missing ones are 0.
 SHAPE_OUTPUTS, SHAPE_EXTENTS = 5, 5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UnitFeatures:
-    """kinds: [num units, NUM_KINDS] ops of each. shapes: [num units, 25] the logarithm of the summed extents.
-    edges: int64 [2, num edges] from unit to unit, each once, none to itself; bytes_on: [num edges] what all of it
-    takes. time, output_bytes, resident_bytes: [num units], in ns on the mean device and bytes."""
+    """Features of units. kinds: [num units, NUM_KINDS] ops of each. shapes: [num units, 25] the logarithm of the summed
+    extents. edges: int64 [2, num edges] from unit to unit, each once, none to itself; bytes_on: [num edges] the bytes
+    that pass on each. time, output_bytes, resident_bytes: [num units], in ns on the mean device and bytes."""
 
     kinds: Float
     shapes: Float
@@ -34,7 +35,7 @@ class UnitFeatures:
     resident_bytes: NDArray[np.float64]
 
     def adjacency(self) -> Float:
-        """[num units, 2 num units]: whom each reads from, and who reads it."""
+        """Return [num units, 2 num units]: the units each reads from, and the units that read it."""
         count = len(self.kinds)
         found = np.zeros((count, 2 * count), np.float32)
         source, target = self.edges
@@ -44,7 +45,7 @@ class UnitFeatures:
 
 
 def unit_features(problem: Problem, units: Units) -> UnitFeatures:
-    """Sums over the ops of each unit."""
+    """Return sums over the ops of each unit."""
     lowered, count = problem.lowered, units.count
     ops = [problem.graph.ops[index] for index in lowered.graph_op.tolist()]
 
@@ -72,7 +73,7 @@ def unit_features(problem: Problem, units: Units) -> UnitFeatures:
 
 
 def _shape(problem: Problem, op: Op) -> list[int]:
-    """The extents of its outputs, one after the other."""
+    """Return the extents of the op's outputs, one after the other."""
     found: list[int] = []
     for tensor in op.outputs[:SHAPE_OUTPUTS]:
         extents = list(problem.graph.tensors[tensor].shape or ())[:SHAPE_EXTENTS]
@@ -81,7 +82,7 @@ def _shape(problem: Problem, op: Op) -> list[int]:
 
 
 def _edges(problem: Problem, units: Units) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """A tensor counts once for each unit that reads it."""
+    """Return edges between units and their bytes; a tensor counts once for each unit that reads it."""
     lowered = problem.lowered
     source = units.of_op[lowered.producer[lowered.inputs]].astype(np.int64)
     target = units.of_op[lowered.reader].astype(np.int64)

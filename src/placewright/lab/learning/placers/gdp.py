@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 _FLOAT_BYTES = 4
-#: Rows of `width` numbers that are kept for gradients, counted in network.py: of a unit in a round of GraphSAGE, of an
-#: edge there, of a unit in a layer of the placer without what is widened.
+#: Rows of `width` numbers that are kept for gradients, counted in network.py: per unit in a round of GraphSAGE, per
+#: edge there, per unit in a layer of the placer without the widened part.
 _IN_ROUND, _OF_EDGE, _IN_LAYER = 7, 2, 12
 
 
 def learning_bytes(settings: NetworkSettings, num_units: int, num_edges: int) -> int:
-    """Of all that is kept between the passes forward and back, about."""
+    """Return about how many bytes are kept between the forward and the backward pass."""
     of_unit = settings.rounds * _IN_ROUND + settings.layers * (_IN_LAYER + 3 * settings.widening)
     of_unit += 2 * (1 + settings.widening)
     rows = num_units * of_unit + num_edges * settings.rounds * _OF_EDGE
@@ -43,7 +43,7 @@ def learning_bytes(settings: NetworkSettings, num_units: int, num_edges: int) ->
 
 
 def check_memory(solver: str, settings: NetworkSettings, observation: Observation, host_bytes: int) -> None:
-    """Raises InputError where the host has less memory than learning takes."""
+    """Raise InputError where the host has less memory than learning takes."""
     units = observation.units.count
     needed = learning_bytes(settings, units, observation.edges.shape[1])
     if needed > host_bytes:
@@ -59,12 +59,12 @@ def host_memory_bytes() -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Gdp(NetworkPlacer):
-    """A network over all ops of a graph chooses their devices at once, and learns by PPO. With a policy it begins with
-    that policy's network: the first placements are what the policy makes of the graph, what follows fine-tunes it.
+    """A placer whose network chooses the devices of all ops of a graph at once, and learns by PPO. With a policy it
+    starts from that policy's network: the first placements are the policy's, later steps fine-tune it.
 
-    samples: of one step; one placement more is the likeliest, from which nothing is learned. baseline: what a placement
-    is compared with, those of its step in their standard deviations, or all tried before, as in the paper. entropy:
-    what a nat is worth, falling to nothing over `placements`. The other numbers are as in `Ppo`.
+    samples: of one step, in addition to the likeliest placement, from which nothing is learned. baseline: compares a
+    placement with those of its step, in their standard deviations, or with all tried before, as in the paper. entropy:
+    weight of a nat, falling to 0 over `placements`. The other numbers are as in `Ppo`.
     """
 
     name: str = "gdp"
@@ -85,7 +85,7 @@ class Gdp(NetworkPlacer):
             raise InputError(f"entropy is {self.entropy}; it must be at least 0")
 
     def with_policy(self, policy: GdpPolicy) -> Gdp:
-        """The policy says what it places and how large its network is."""
+        """Return this placer with the policy, and its colocation, network sizes and noise."""
         configuration = policy.configuration
         return replace(
             self,
@@ -96,7 +96,8 @@ class Gdp(NetworkPlacer):
         )
 
     def zero_shot_evaluations(self, problem: Problem) -> int:
-        """What the policy's own answers take: each device alone, the likeliest placement and those of one step."""
+        """Return the number of evaluations of the policy's own answers: each device alone, the likeliest placement and
+        one step's."""
         return problem.machine.num_devices + 1 + self.samples
 
     @property
@@ -105,13 +106,13 @@ class Gdp(NetworkPlacer):
         return {**settings_of(replace(self, policy=None)), "policy": title}
 
     def solve(self, problem: Problem, run: SearchRun) -> Result:
-        """As Method.solve. Raises InputError where the policy is not for the problem."""
+        """Solve as `Method.solve` does. Raises InputError where the policy is not for the problem."""
         if self.policy is not None:
             self.policy.check(problem)
         return super().solve(problem, run)
 
     def policy_of(self, task: Task) -> GraphPolicy:
-        """With the weights of the policy where there is one, otherwise new."""
+        """Return a policy for the graph, with the given policy's weights, otherwise with new ones."""
         from placewright.lab.learning.gdp.network import GdpNetwork, GraphPolicy, network_with
         from placewright.lab.learning.gdp.observation import observe
 
@@ -151,7 +152,7 @@ class Gdp(NetworkPlacer):
         return learn
 
     def _advantage(self, costs: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Of the last placements. costs: of each step."""
+        """Return the advantages of the last placements. costs: of each step."""
         from placewright.lab.learning.algorithms.ppo import standard_advantage
 
         if self.baseline == "step":

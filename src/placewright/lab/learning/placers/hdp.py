@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from placewright.lab.learning.placers.hierarchical_network import HierarchicalPlacer
     from placewright.lab.learning.placers.placement_policy import PlacementPolicy
 
-#: Steps after which the likeliest placement is tried, too: bounded logits never leave a device without a chance, so
-#: what is drawn for thousands of ops always has some that stand apart from the rest.
+#: Interval in steps at which the likeliest placement is tried, too: with bounded logits every device keeps a chance, so
+#: a drawn placement of thousands of ops always has some ops apart from the rest.
 LIKELIEST_EVERY = 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hdp(NetworkPlacer):
-    """No group is given: a feed-forward network puts each op into one, a sequence-to-sequence network gives each group
-    its device, and REINFORCE trains both on the square root of the step time.
+    """HDP without given groups: a feed-forward network puts each op into a group, a sequence-to-sequence network gives
+    each group its device, and REINFORCE trains both on the square root of the step time.
 
     groupings: drawn at a step, the paper's m; samples: placements of each, its k. num_groups: at most, and no more than
     groups_per_device for each device where that is not 0. kind_width: of the embedding of an op's kind; grouper_hidden:
     of the grouper's one layer, rectified or linear; hidden: of the LSTMs. temperature, bound: of the logits of devices,
-    as in SequenceNetwork. logit_noise: of what is drawn at the first noisy_steps, over the root mean square of logits.
-    baseline: what a placement is compared with, those of its step in their standard deviations, or a moving average;
-    first_baseline, baseline_decay, cut_off: as in MovingBaseline, of the latter. entropy: what a nat of a decision is
-    worth, with the former.
+    as in SequenceNetwork. logit_noise: noise on the logits in the first noisy_steps, relative to their root mean
+    square. baseline: compares a placement with those of its step, in their standard deviations ("step"), or with a
+    moving average ("moving"); first_baseline, baseline_decay, cut_off: as in MovingBaseline, for "moving". entropy:
+    weight of a decision's nat, for "step".
     """
 
     name: str = "hdp"
@@ -97,7 +97,8 @@ class Hdp(NetworkPlacer):
         return HierarchicalPlacer(grouper, groups, placer, self.samples, noise, self.shared_noise, task.units.allowed)
 
     def learner(self, policy: PlacementPolicy) -> Learn:
-        """With the baseline of a step REINFORCE is one epoch of PPO: no ratio has left 1."""
+        """Return the algorithm. With the baseline of a step REINFORCE equals one epoch of PPO: all ratios are still
+        1."""
         from placewright.lab.learning.algorithms.ppo import Ppo
         from placewright.lab.learning.algorithms.reinforce import MovingBaseline
 
@@ -114,7 +115,7 @@ class Hdp(NetworkPlacer):
         ).learn
 
 
-#: As the paper has it; it leaves the cut-off open, which is ColocRL's.
+#: As in the paper; it leaves the cut-off open, so that is ColocRL's.
 HDP_PAPER = Hdp(
     name="hdp-paper",
     samples=4,

@@ -14,12 +14,13 @@ from placewright.lab.learning.placers.placement_policy import Likelihood, draw, 
 from placewright.lab.learning.placers.sequence_network import SequenceNetwork
 from placewright.lab.learning.placers.shared_noise import SharedNoise, choices
 
-#: Of those that an op reads, and of those that read it, so many are told to the grouper.
+#: The grouper sees at most this many producers, and this many readers, of an op.
 NEIGHBOURS = 6
 
 
 class Grouper(nn.Module):
-    """From an op's kind, shapes, place in the graph and neighbours' places to logits of groups, op by op."""
+    """A network from an op's kind, shapes, position in the graph and neighbours' positions to logits of groups, op by
+    op."""
 
     def __init__(
         self, features: UnitFeatures, num_groups: int, *, kind_width: int, hidden: int, rectified: bool
@@ -39,8 +40,8 @@ class Grouper(nn.Module):
 
 
 def neighbours(edges: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    """Where each op stands in the graph, then the first of those that it reads, then of those that read it, all from 0
-    to 1 and -1 where there are none: [count, 1 + 2 NEIGHBOURS]."""
+    """Return the position of each op in the graph, then those of the first ops that it reads, then of the first that
+    read it, all from 0 to 1, and -1 where there are none: [count, 1 + 2 NEIGHBOURS]."""
     found = np.full((count, 1 + 2 * NEIGHBOURS), -1.0)
     found[:, 0] = np.arange(count) / count
     for of, who, begin in ((edges[1], edges[0], 1), (edges[0], edges[1], 1 + NEIGHBOURS)):
@@ -53,8 +54,8 @@ def neighbours(edges: NDArray[np.int64], count: int) -> NDArray[np.float64]:
 
 
 class GroupEmbedding(nn.Module):
-    """What the placer reads of groups: how many edges lead from each to each, its ops by kind and their shapes, a row
-    divided by one more than the most in it."""
+    """The placer's inputs for groups: the number of edges from each group to each, its ops by kind and their shapes;
+    each row is divided by one more than its maximum."""
 
     def __init__(self, features: UnitFeatures, num_groups: int) -> None:
         super().__init__()
@@ -73,10 +74,11 @@ class GroupEmbedding(nn.Module):
 
 
 class HierarchicalPlacer(nn.Module):
-    """Decisions are the group of each op, then the device of each group. placements: drawn of each grouping.
+    """A policy whose decisions are the group of each op, then the device of each group. placements: number drawn for
+    each grouping.
 
-    noise: what ops share of what is drawn, with its deviation; a group's is the mean of its ops', for each device.
-    allowed: [num units, num devices].
+    noise: shared between ops, with deviation shared_noise; a group's is the mean of its ops', for each device. allowed:
+    [num units, num devices].
     """
 
     def __init__(
@@ -94,7 +96,8 @@ class HierarchicalPlacer(nn.Module):
         self.noise, self.shared_noise, self.allowed = noise, shared_noise, allowed
 
     def sample(self, groupings: int, generator: torch.Generator, noise: float = 0.0) -> Tensor:
-        """[groupings * placements, num units + num groups]; the placements of a grouping follow each other."""
+        """Draw actions, [groupings * placements, num units + num groups]; the placements of a grouping are
+        consecutive."""
 
         def drawn(logits: Tensor) -> Tensor:
             return draw(with_noise(logits, noise, generator), generator)
@@ -106,7 +109,7 @@ class HierarchicalPlacer(nn.Module):
             return torch.cat([self._placed(drawn(logits), self.placements, drawn) for _ in range(groupings)])
 
     def _with_shared_noise(self, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """A grouping and its placements. Devices' noise is over all groups of deviation shared_noise."""
+        """Draw a grouping and its placements. The noise of devices over groups has deviation shared_noise."""
         count = self.placements
         grouping = choices(logits, self.noise, self.shared_noise, 1, generator)[0]
         devices = self.placer.devices.num_embeddings
@@ -119,7 +122,8 @@ class HierarchicalPlacer(nn.Module):
         return torch.cat([grouping.expand(count, -1), placed], 1)
 
     def likeliest(self) -> Tensor:
-        """The likeliest group of each op, then group by group the likeliest device: [1, num units + num groups]."""
+        """Return the likeliest group of each op, then group by group the likeliest device: [1, num units + num
+        groups]."""
         with torch.no_grad():
             return self._placed(self.grouper().argmax(-1), 1, lambda logits: logits.argmax(-1))
 
@@ -147,19 +151,20 @@ class HierarchicalPlacer(nn.Module):
         )
 
     def devices(self, actions: Tensor) -> NDArray[np.int64]:
-        """[count, num units]: its group's, or the first that an op may use where that one is barred."""
+        """Return devices, [count, num units]: the group's, or the first that an op may use where that one is not
+        allowed."""
         allowed, units = self.allowed, len(self.allowed)
         device = actions[:, units:].gather(1, actions[:, :units]).numpy()
         return np.where(allowed[np.arange(units), device], device, allowed.argmax(1))
 
 
 def _beside(of_grouping: Tensor, of_placements: Tensor) -> Tensor:
-    """[1, num units] and [count, num groups] -> [count, both]."""
+    """Join [1, num units] and [count, num groups] to [count, both]."""
     return torch.cat([of_grouping.expand(len(of_placements), -1), of_placements], 1)
 
 
 def with_noise(logits: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """Normal, with a deviation of that share of the root mean square of all logits."""
+    """Add normal noise whose deviation is that share of the root mean square of all logits."""
     if share == 0:
         return logits
     deviation = share * logits.square().mean().sqrt()

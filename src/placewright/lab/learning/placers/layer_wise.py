@@ -1,4 +1,4 @@
-"""What experts do by hand, as the papers on learned placers measure it: whole layers on one device each."""
+"""The placement that experts make by hand, as papers on learned placers measure it: whole layers on one device each."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from placewright.lab.learning.placers.module_calls import module_calls
 from placewright.problem import Problem
 from placewright.search.constructive.baseline import Baseline, Candidate
 
-#: A module of a list: the list's path, and its number there.
+#: A module of a list: the list's path, and its index there.
 _LISTED = re.compile(r"^(.*?)\.(\d+)(?:\.|$)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerWise(Baseline):
-    """Of recurrent networks each layer on a device, embeddings with the layer that follows them, attention, softmax and
-    what else there is with the highest layer (Mirhoseini et al. 2017, section 4.2). Of others, runs of as many layers
-    for each device. Backward ops stand with their layer, parameters with the first op that reads them.
+    """A placement of whole layers. In recurrent networks each layer is on one device, embeddings with the layer that
+    follows them; attention, softmax and everything else with the highest layer (Mirhoseini et al. 2017, section 4.2).
+    In other networks each device gets a run of equally many layers. Backward ops are with their layer, parameters with
+    the first op that reads them.
 
-    A recurrent layer is a module of a list that is called more than once. With as many devices as there are such
-    layers, those of encoder and decoder together, each has its own; with fewer every list begins at the first device.
+    A recurrent layer is a module of a list that is called more than once. If there are at least as many devices as such
+    layers, those of encoder and decoder counted together, each layer has its own device; with fewer devices every list
+    begins at the first device.
     """
 
     name: str = "layer-wise"
@@ -38,7 +40,7 @@ class LayerWise(Baseline):
 
 
 def layer_wise_placement(problem: Problem) -> NDArray[np.int32]:
-    """[num ops]"""
+    """Return the device of each op, [num ops]."""
     ops = [problem.graph.ops[index] for index in problem.lowered.graph_op.tolist()]
     layers, num_devices = recurrent_layers(problem, ops), problem.machine.num_devices
     by_module = _by_recurrent_layer(ops, layers, num_devices) if layers else _by_runs_of_modules(ops, num_devices)
@@ -47,7 +49,7 @@ def layer_wise_placement(problem: Problem) -> NDArray[np.int32]:
 
 
 def recurrent_layers(problem: Problem, ops: list[Op]) -> dict[str, tuple[str, int]]:
-    """By module of an op, the list and the number of the layer that it belongs to, in order of first calls."""
+    """Return by module of an op the list and the number of the layer that it belongs to, in order of first calls."""
     times = Counter(call for call in set(module_calls(problem)) if call is not None)
     called = Counter(path for path, _ in times)
     repeated = {_listed(path) for path, number in called.items() if number > 1} - {None}
@@ -65,7 +67,7 @@ def _listed(path: str) -> tuple[str, int] | None:
 
 
 def _by_recurrent_layer(ops: list[Op], layers: Mapping[str, tuple[str, int]], num_devices: int) -> dict[str, int]:
-    """Device by module."""
+    """Return the device by module."""
     in_order = list(dict.fromkeys(layers.values()))
     sizes = Counter(list_ for list_, _ in in_order)
     if len(in_order) <= num_devices:
@@ -86,14 +88,14 @@ def _by_recurrent_layer(ops: list[Op], layers: Mapping[str, tuple[str, int]], nu
 
 
 def _by_runs_of_modules(ops: list[Op], num_devices: int) -> dict[str, int]:
-    """Device by module, those with ops in the forward pass in the order of their first."""
+    """Return the device by module; modules with ops in the forward pass, in the order of their first op."""
     modules = list(dict.fromkeys(op.module for op in ops if op.module and op.phase in ("", "forward")))
     return {module: number * num_devices // len(modules) for number, module in enumerate(modules)}
 
 
 def _with_the_rest(problem: Problem, device: NDArray[np.int64]) -> NDArray[np.int32]:
-    """An op of no module stands with the first op that it reads from, a variable with the first that reads it; what
-    must stand together stands where the first of them would, or on the first device that is allowed."""
+    """Place the other ops: one without a module with the first op that it reads from, a variable with the first op that
+    reads it; a group where its first op would be, or on the first device that is allowed."""
     lowered = problem.lowered
     device = device.copy()
     producer, reader = lowered.producer[lowered.inputs].tolist(), lowered.reader.tolist()

@@ -1,4 +1,4 @@
-"""Which call of which module each op belongs to, read from the graph alone."""
+"""The module call that each op belongs to, read from the graph alone."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TypeAlias
 from placewright.graph import Op
 from placewright.problem import Problem
 
-#: Path of a module, and how often it was called before.
+#: Path of a module, and the number of its earlier calls.
 Call: TypeAlias = tuple[str, int]
 
 
 def module_calls(problem: Problem) -> list[Call | None]:
-    """Per scheduled op its module and call; None outside modules, in backward passes and in optimizers.
+    """Return per scheduled op its module and call; None outside modules, in backward passes and in optimizers.
 
     A module's call begins where its first op comes again: the same target from the same line. A module that calls no
-    other, as a Linear, belongs to the one that calls it, where that makes ops of its own and is called as often.
+    other, such as a Linear, counts as part of its caller, where that has ops of its own and is called as often.
     """
     graph = problem.graph
     calls, times = _own_calls(graph.ops)
@@ -29,7 +29,7 @@ def module_calls(problem: Problem) -> list[Call | None]:
 
 
 def _own_calls(ops: tuple[Op, ...]) -> tuple[list[Call | None], Counter[str]]:
-    """Per op its module and call, and how often each module is called."""
+    """Return per op its module and call, and the number of calls of each module."""
     first: dict[str, tuple[str, str]] = {}
     times: Counter[str] = Counter()
     calls: list[Call | None] = []
@@ -45,7 +45,7 @@ def _own_calls(ops: tuple[Op, ...]) -> tuple[list[Call | None], Counter[str]]:
 
 
 def _caller(path: str, times: Counter[str]) -> str:
-    """The module that the ops of this one count to."""
+    """Return the module that the ops of this one are counted to."""
     parent = path.rpartition(".")[0]
     calls_others = any(other.startswith(f"{path}.") for other in times)
     return parent if parent and not calls_others and times[parent] == times[path] else path

@@ -1,5 +1,5 @@
-"""What all placers share: they propose placements of units, are told what these cost, and the best one is kept; those
-with a network draw and learn in one loop."""
+"""The common part of all placers: they propose placements of units, receive their costs, and the best one is kept;
+those with a network draw and learn in one loop."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ if TYPE_CHECKING:
 
 #: Evaluations over which noise falls, where the budget has more.
 PLANNED = 2400
-#: Of the noise at first, what is left at the end: without any, a learner would draw one placement for ever.
+#: Share of the initial noise that is left at the end: without any, a learner would draw one placement for ever.
 LAST_NOISE = 0.1
-#: Yields devices, [count, num units], and is sent what they cost.
+#: Yields devices, [count, num units], and receives their costs.
 Proposals: TypeAlias = Generator[NDArray[np.integer], Trials, None]
-#: Learns from actions, [count, decisions], and what they cost.
+#: Learns from actions, [count, decisions], and their costs.
 Learn: TypeAlias = "Callable[[Tensor, Trials], None]"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Task:
-    """What a learner is given: the problem, its units, the seed of all that is drawn, and how many placements it may
-    try at most."""
+    """A learner's task: the problem, its units, the seed of all random draws, and the most placements that it may
+    try."""
 
     problem: Problem
     units: Units
@@ -62,11 +62,12 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class LearnedPlacer(ABC):
-    """A learner on one graph, as a method. First everything is tried on each device alone: the best that runs is what
-    costs are divided by, and a candidate like any other.
+    """A learner on one graph, as a method. First everything is tried on each device alone: costs are divided by the
+    objective of the best that runs, which is also a candidate.
 
-    colocation: the rules that make units, by name (colocation.py). noise, failures: of what the learner is told; what
-    is kept is judged without. time_of: measures the step time of a solution in ns; None for the simulation.
+    colocation: the rules that make units, by name (colocation.py). noise, failures: of the costs that the learner
+    receives; the best placement is chosen without them. time_of: measures the step time of a solution in ns; None for
+    the simulation.
     """
 
     name: str
@@ -77,15 +78,15 @@ class LearnedPlacer(ABC):
 
     @abstractmethod
     def proposals(self, task: Task) -> Proposals:
-        """Learns while it is asked on; ends when nothing is left to learn."""
+        """Yield placements and learn from their costs; end when nothing is left to learn."""
 
     @property
     def settings(self) -> dict[str, Any]:
-        """JSON values that say what was done."""
+        """The settings as JSON values."""
         return settings_of(self)
 
     def solve(self, problem: Problem, run: SearchRun) -> Result:
-        """As Method.solve."""
+        """Solve as `Method.solve` does."""
         noise = Noise(deviation=self.noise, failures=self.failures)
         make = FirstComeEnvironment if self.time_of is None else partial(MeasuredEnvironment, self.time_of)
         environment = make(problem, threads=run.threads, noise=noise, seed=run.seed)
@@ -102,7 +103,7 @@ class LearnedPlacer(ABC):
         return run.result(problem, self.name, solution, stopped_because=reason, configuration=settings)
 
     def _learn(self, problem: Problem, trying: Trying, run: SearchRun) -> StopReason:
-        """Until the budget is spent or nothing is left to learn; why it ended."""
+        """Learn until the budget is spent or nothing is left to learn; return why it ended."""
         if (reason := trying.reason_to_stop()) is not None:
             return reason
         units = units_of(problem, self.colocation)
@@ -112,7 +113,7 @@ class LearnedPlacer(ABC):
         return self.learn(Task(problem=problem, units=units, seed=run.seed, evaluations=run.evaluations_left), trying)
 
     def learn(self, task: Task, trying: Trying) -> StopReason:
-        """Proposes and is told, until the budget is spent or nothing is left to learn; why it ended."""
+        """Propose and receive costs, until the budget is spent or nothing is left to learn; return why it ended."""
         with closing(self.proposals(task)) as learner:
             devices = next(learner)
             while True:
@@ -127,11 +128,11 @@ class LearnedPlacer(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkPlacer(LearnedPlacer):
-    """A placer whose network draws placements and learns from what these cost, step after step.
+    """A placer whose network draws placements and learns from their costs, step after step.
 
-    samples: placements of one step. learning_rate, max_grad_norm: of Adam, and what a longer gradient is cut to.
-    shared_noise: moves what is drawn, less and less over the run, and what is learned from is its likelihood without; 0
-    draws each unit apart.
+    samples: placements of one step. learning_rate, max_grad_norm: of Adam, and the norm that larger gradients are
+    clipped to. shared_noise: deviation of noise on the draws, which decreases over the run; learning uses the
+    likelihood without noise; 0 draws each unit independently.
     """
 
     samples: int = 8
@@ -141,28 +142,28 @@ class NetworkPlacer(LearnedPlacer):
 
     @abstractmethod
     def policy_of(self, task: Task) -> PlacementPolicy:
-        """The network on the task's graph, with new weights."""
+        """Return the network on the task's graph, with new weights."""
 
     @abstractmethod
     def learner(self, policy: PlacementPolicy) -> Learn:
-        """The algorithm, at its beginning."""
+        """Return the algorithm in its initial state."""
 
     @property
     def drawn(self) -> int:
-        """Placements that a step draws."""
+        """The number of placements that a step draws."""
         return self.samples
 
     def noise_after(self, tried: int, task: Task) -> float:
-        """The deviation of shared noise after so many placements."""
+        """Return the deviation of shared noise after that many placements."""
         return falling_noise(self.shared_noise, tried, task.evaluations)
 
     def draw(self, policy: Any, step: int, generator: torch.Generator) -> Tensor:
-        """Actions of a step."""
+        """Draw the actions of a step."""
         actions: Tensor = policy.sample(self.samples, generator)
         return actions
 
     def tried_besides(self, policy: Any, step: int) -> Iterable[Tensor]:
-        """Actions that are tried before a step, from which nothing is learned."""
+        """Return actions that are tried before a step and not learned from."""
         return ()
 
     def proposals(self, task: Task) -> Proposals:
@@ -181,8 +182,8 @@ class NetworkPlacer(LearnedPlacer):
 
 @contextmanager
 def torch_on_one_thread(name: str) -> Iterator[None]:
-    """While the solver of that name learns: sums in one order, whatever the cores. Raises MissingExtraError without
-    PyTorch."""
+    """Run PyTorch on one thread while the solver of that name learns: sums are made in one order, whatever the cores.
+    Raises MissingExtraError without PyTorch."""
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError("PyTorch", "torch", f"solver '{name}'")
     with torch_threads(1):
@@ -190,7 +191,7 @@ def torch_on_one_thread(name: str) -> Iterator[None]:
 
 
 def check_sizes(samples: int, hidden: int) -> None:
-    """Of a sequence-to-sequence network and its batches. Raises InputError."""
+    """Check the sizes of a sequence-to-sequence network and its batches. Raises InputError."""
     if samples < 1:
         raise InputError(f"samples is {samples}; it must be at least 1")
     if hidden < 2 or hidden % 2:
@@ -198,13 +199,13 @@ def check_sizes(samples: int, hidden: int) -> None:
 
 
 def falling_noise(at_first: float, tried: int, evaluations: int = UNLIMITED) -> float:
-    """The deviation of shared noise after so many placements: it falls evenly over the evaluations of a run, since what
-    a learner has learned is hidden behind it."""
+    """Return the deviation of shared noise after that many placements: it falls linearly over the evaluations of a run,
+    since it hides what the learner has learned."""
     return at_first * max(LAST_NOISE, 1 - tried / min(evaluations, PLANNED))
 
 
 def check_noise(shared_noise: float) -> None:
-    """Raises InputError where it is no deviation of noise that neighbours share."""
+    """Raise InputError where it is not a valid deviation of shared noise."""
     if not 0 <= shared_noise < math.inf:
         raise InputError(f"shared_noise is {shared_noise}; it must be a finite number of at least 0")
 
@@ -212,7 +213,7 @@ def check_noise(shared_noise: float) -> None:
 class Trying:
     """Placements measured within a run's budget; the best is offered to the run.
 
-    environment: what measures them, and what costs are divided by. solution: of the best.
+    environment: measures them, and holds the reference of costs. solution: the best one's.
     """
 
     solution: Solution
@@ -223,7 +224,8 @@ class Trying:
         self._drawn = list[float]()
 
     def measure(self, placements: NDArray[np.int32], found_by: str = "") -> Trials:
-        """Of as many of them as the budget has left, at least one. What has no name was drawn by a learner."""
+        """Measure as many placements as the budget has left, at least one. Those without `found_by` were drawn by a
+        learner."""
         placements = placements[: max(1, self._run.evaluations_left)]
         trials = self.environment.measure(placements)
         if not found_by:
@@ -244,7 +246,8 @@ class Trying:
 
     @property
     def mean_drawn_costs(self) -> list[float]:
-        """Of what the learner drew, in order, a mean for each tenth of its steps: one that learns pushes them down."""
+        """The mean cost of the learner's draws for each tenth of its steps, in order: a learner that learns lowers
+        them."""
         parts = np.array_split(self._drawn, min(10, len(self._drawn))) if self._drawn else []
         return [round(float(part.mean()), 4) for part in parts]
 

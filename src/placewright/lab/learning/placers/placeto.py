@@ -14,14 +14,15 @@ from placewright.support.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class Placeto(LearnedPlacer):
-    """Begins with everything on one device and visits the groups one after the other: a network that sees the whole
-    placement so far may move the group visited. A move is worth how much less the placement costs from then to the end
-    of the episode (REINFORCE, discount 1), compared with what the last episodes gained from that group on.
+    """A placer that starts with everything on one device and visits the groups one after the other: a network that sees
+    the whole placement so far may move the visited group. A move's reward is the reduction of the placement's cost from
+    then to the end of the episode (REINFORCE, discount 1), compared with the mean reduction of the last episodes from
+    that group on.
 
-    samples: episodes side by side. measurements: of the placements of an episode, evenly spread, the last at its end; 0
-    for one after each decision. learned: decisions of an episode that are learned from, drawn at random; 0 for all.
-    hidden, rounds: of messages. episodes: whose mean is the baseline. steps: over which the learning rate and the worth
-    of a nat of entropy fall, the one to the last learning rate, the other to 0.
+    samples: episodes at once. measurements: of the placements of an episode, evenly spread, the last at its end; 0 for
+    one after each decision. learned: number of decisions of an episode that are learned from, drawn at random; 0 for
+    all. hidden, rounds: of messages. episodes: number of episodes whose mean is the baseline. steps: over which the
+    learning rate falls to the last learning rate and the weight of entropy to 0.
     """
 
     name: str = "placeto"
@@ -84,14 +85,14 @@ class Placeto(LearnedPlacer):
 
 
 def measured_after(count: int, measurements: int) -> NDArray[np.bool_]:
-    """[count] whether the placement is measured after the decision about a group, for so many measurements, 0 for all;
-    always after the last."""
+    """Return a mask, [count], of the groups after whose decision the placement is measured: `measurements` of them, 0
+    for all; always after the last."""
     found = np.zeros(count, bool)
     found[np.linspace(0, count, min(measurements or count, count) + 1)[1:].round().astype(int) - 1] = True
     return found
 
 
-#: Everything as the paper and its published code have it; the width of messages is left open there.
+#: Everything as in the paper and its published code, which leave the width of messages open.
 PLACETO_PAPER = Placeto(
     name="placeto-paper",
     samples=8,

@@ -1,5 +1,6 @@
-"""What Placeto needs of PyTorch. Its network sends messages along the edges and against them, then takes one node's
-device from what it, its ancestors, its descendants and all others say; episodes visit one group after another."""
+"""The PyTorch part of Placeto. Its network sends messages along the edges and against them, then chooses one node's
+device from the messages of the node, its ancestors, its descendants and all others; episodes visit one group after
+another."""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ from placewright.lab.learning.placers.placement_policy import Likelihood, draw, 
 from placewright.lab.learning.placers.placer import Task
 from placewright.problem import Problem
 
-#: Beside a column for each device: time, output, memory; whether visited, whether being visited; when it starts.
+#: Besides a column for each device: time, output, memory; visited, being visited; start.
 NUM_FEATURES = 6
 
 
 def rectified(*widths: int) -> nn.Sequential:
-    """Linear layers of these widths with ReLU between them."""
+    """Make linear layers of these widths with ReLU between them."""
     layers: list[nn.Module] = [nn.Linear(widths[0], widths[1])]
     for before, after in pairwise(widths[1:]):
         layers += [nn.ReLU(), nn.Linear(before, after)]
@@ -31,7 +32,7 @@ def rectified(*widths: int) -> nn.Sequential:
 
 
 class Messages(nn.Module):
-    """Rounds of x + g(sum of f(x) over those who send); who hears nobody stays as it was.
+    """Rounds of x + g(sum of f(x) over the senders); a node without senders keeps its state.
 
     senders, receivers: int64 [num edges].
     """
@@ -57,7 +58,7 @@ class Messages(nn.Module):
 
 
 class NodePlacer(nn.Module):
-    """edges: int64 [2, num edges] from node to node. allowed: [num nodes, num devices]."""
+    """Placeto's policy network. edges: int64 [2, num edges] from node to node. allowed: [num nodes, num devices]."""
 
     def __init__(
         self, edges: NDArray[np.int64], allowed: NDArray[np.bool_], num_features: int, width: int, rounds: int
@@ -74,8 +75,8 @@ class NodePlacer(nn.Module):
         self.output = rectified(8 * width, 16 * width, 8 * width, num_devices)
 
     def forward(self, features: Tensor, nodes: Tensor) -> Tensor:
-        """features: [num nodes, count, num features], nodes: [count] -> logits of each one's device, [count, num
-        devices]."""
+        """Return the logits of each node's device, [count, num devices]. features: [num nodes, count, num features],
+        nodes: [count]."""
         own = self.own(features)
         seen = torch.cat([self.along(own), self.against(own)], 2)
         asked = [seen[nodes, torch.arange(len(nodes))]]
@@ -85,8 +86,9 @@ class NodePlacer(nn.Module):
 
 
 class Relations:
-    """Of nodes their ancestors, their descendants, and those that are neither and not themselves. Groups of ops may
-    read each other: then each is both to the other, and to itself neither. Kept as bits, as there may be many nodes."""
+    """The relations of nodes: ancestors, descendants, and other nodes that are neither. Groups of ops may read each
+    other: then each is both an ancestor and a descendant of the other, and never of itself. Stored as bits, as there
+    may be many nodes."""
 
     def __init__(self, edges: NDArray[np.int64], count: int) -> None:
         before: list[list[int]] = [[] for _ in range(count)]
@@ -99,7 +101,7 @@ class Relations:
         self._descendants = _reached(after, range(count - 1, -1, -1))
 
     def of(self, nodes: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-        """[len(nodes), num nodes] each."""
+        """Return ancestors, descendants and others, [len(nodes), num nodes] each."""
         others = nodes[:, None] != np.arange(self._count)
         ancestors, descendants = (
             np.unpackbits(bits[nodes], axis=1, count=self._count, bitorder="little").astype(bool) & others
@@ -109,8 +111,8 @@ class Relations:
 
 
 def _reached(following: Sequence[Sequence[int]], order: Sequence[int]) -> NDArray[np.uint8]:
-    """By node the bits of all that can be reached; one pass in an order in which the reached come first, more where
-    there are cycles."""
+    """Return by node the bits of all reachable nodes. One pass is enough if reachable nodes come first in the order;
+    cycles need more."""
     reached, grew = [0] * len(following), True
     while grew:
         grew = False
@@ -126,7 +128,7 @@ def _reached(following: Sequence[Sequence[int]], order: Sequence[int]) -> NDArra
 
 
 class Observer:
-    """Features of all groups for some placements side by side, each column divided by its largest value."""
+    """Features of all groups for several placements at once, each column divided by its largest value."""
 
     def __init__(self, task: Task) -> None:
         features, self.num_devices = unit_features(task.problem, task.units), task.problem.machine.num_devices
@@ -139,7 +141,8 @@ class Observer:
         return NUM_FEATURES + self.num_devices
 
     def features(self, node: int, devices: NDArray[np.int64], starts: NDArray[np.int64]) -> Tensor:
-        """devices, starts: [count, num units] -> [num units, count, width]. Those before `node` have been visited."""
+        """Return features, [num units, count, width]. devices, starts: [count, num units]. Units before `node` have
+        been visited."""
         count, num_units = devices.shape
         since = scaled((starts - starts[:, [node]]).astype(np.float64), 1)
         number = np.arange(num_units)
@@ -151,13 +154,13 @@ class Observer:
 
 
 def scaled(values: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
-    """By the largest magnitude along that axis; zeros stay zeros."""
+    """Divide by the largest magnitude along that axis; zeros stay zeros."""
     most = np.abs(values).max(axis, keepdims=True)
     return values / np.where(most > 0, most, 1.0)
 
 
 def unit_starts(problem: Problem, units: Units, devices: NDArray[np.int64]) -> NDArray[np.int64]:
-    """When the first op of each unit starts under some placements of units, in ns: [count, num units]."""
+    """Return the start of each unit's first op under some placements of units, in ns: [count, num units]."""
     environment, found = FirstComeEnvironment(problem), []
     for device_of in units.placements(devices):
         solution = environment.solution(device_of)
@@ -170,9 +173,9 @@ def unit_starts(problem: Problem, units: Units, devices: NDArray[np.int64]) -> N
 
 
 class Episodes:
-    """Some episodes side by side. devices: [count, num units] as they stand.
+    """Several episodes at once. devices: [count, num units], current.
 
-    learned: the visits that are kept to be learned from, in order.
+    learned: the visits that are kept for learning, in order.
     """
 
     def __init__(
@@ -189,7 +192,7 @@ class Episodes:
         self._chosen: list[Tensor] = []
 
     def visit(self, node: int, generator: torch.Generator) -> None:
-        """The policy gives a unit its device in all episodes."""
+        """Choose a unit's device by the policy in all episodes."""
         features = self._observer.features(node, self.devices, self.starts)
         with torch.no_grad():
             chosen = draw(self._policy(features, torch.full((len(self.devices),), node)), generator)
@@ -199,8 +202,8 @@ class Episodes:
             self._chosen.append(chosen)
 
     def likelihood(self) -> Likelihood:
-        """Of what was decided at the visits learned from, [count, len(learned)]."""
+        """Return the likelihood of the decisions at the visits learned from, [count, len(learned)]."""
         count = len(self.devices)
         nodes = torch.from_numpy(np.repeat(self.learned, count))
-        logits = self._policy(torch.cat(self._seen, 1), nodes)  # visit by visit
+        logits = self._policy(torch.cat(self._seen, 1), nodes)  # rows are in the order of visits
         return likelihood(logits.view(len(self.learned), count, -1).transpose(0, 1), torch.stack(self._chosen, 1))

@@ -1,5 +1,5 @@
-"""Post (Gao, Chen & Li, NeurIPS 2018): no network. Each unit has a distribution over devices of its own, moved by
-proximal policy optimisation and now and then fitted to the best placements, the cross-entropy method."""
+"""Post (Gao, Chen & Li, NeurIPS 2018): no network. Each unit has its own distribution over devices, which proximal
+policy optimisation changes, and which is periodically fitted to the best placements (the cross-entropy method)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ Float = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Post(LearnedPlacer):
-    """Every `batch` placements a step of PPO, every `refit` a fit to the best `elite` of them.
+    """Post makes a step of PPO after every `batch` placements, and a fit to the best `elite` of them after every
+    `refit`.
 
-    ppo_steps: of gradient ascent, in one step of PPO; clip: of its probability ratios, unit by unit.
-    exploration: how much of the distribution is uniform, falling to nothing over `placements`.
+    ppo_steps: of gradient ascent, in one step of PPO; clip: of its probability ratios, unit by unit. exploration:
+    uniform share of the distribution, falling to 0 over `placements`.
     """
 
     name: str = "post"
@@ -60,7 +61,8 @@ class Post(LearnedPlacer):
                 tried, costs = [], []
 
     def _improved(self, logits: Float, devices: NDArray[np.int64], cost: Float) -> Float:
-        """After some steps up the clipped objective; the placements stand against their own mean."""
+        """Return the logits after some steps up the clipped objective; the placements are compared with their own
+        mean."""
         advantage = cost.mean() - cost
         deviation = advantage.std()
         if deviation == 0:
@@ -73,7 +75,8 @@ class Post(LearnedPlacer):
         return logits
 
     def _refitted(self, logits: Float, devices: NDArray[np.int64], cost: Float) -> Float:
-        """To how often each device was chosen in the best placements, half of it; without those that did not run."""
+        """Return logits fitted, by half, to the frequencies of devices in the best placements, without those that did
+        not run."""
         order = np.argsort(cost, kind="stable")[: max(1, int(self.elite * len(cost)))]
         elite = order[cost[order] < FAILING_SIGNAL]
         if not len(elite):
@@ -85,20 +88,21 @@ class Post(LearnedPlacer):
 
 
 def softmax(logits: Float) -> Float:
-    """Row by row; -inf has no probability."""
+    """Return the softmax of each row; -inf has no probability."""
     powers = np.exp(logits - logits.max(1, keepdims=True))
     return powers / powers.sum(1, keepdims=True)
 
 
 def sample(probabilities: Float, count: int, random: np.random.Generator) -> NDArray[np.int64]:
-    """[count, num units] from [num units, num devices]."""
+    """Draw devices: [count, num units] from [num units, num devices]."""
     totals = probabilities.cumsum(1)
     uniform = random.random((count, len(probabilities))) * totals[:, -1]
     return (uniform[:, :, None] >= totals[None]).sum(2)
 
 
 def ppo_gradient(logits: Float, before: Float, devices: NDArray[np.int64], advantage: Float, clip: float) -> Float:
-    """By the logits, of the mean over placements of the clipped objective, summed over units (Schulman et al. 2017)."""
+    """Return the gradient, by the logits, of the mean over placements of the clipped objective, summed over units
+    (Schulman et al. 2017)."""
     now, unit = softmax(logits), np.arange(devices.shape[1])
     ratio = now[unit, devices] / before[unit, devices]  # [count, num units]
     gains = advantage[:, None]

@@ -15,12 +15,12 @@ from placewright.lab.learning.placers.placement_policy import Likelihood, draw, 
 from placewright.lab.learning.placers.placer import Task
 from placewright.lab.learning.placers.shared_noise import SharedNoise
 
-#: Devices, [count], of a unit by its number and logits, [count, num devices].
+#: Returns devices, [count], for the number of a unit and its logits, [count, num devices].
 Chooser: TypeAlias = Callable[[int, Tensor], Tensor]
 
 
 class UnitEmbedding(nn.Module):
-    """The sum of its ops' kinds, each an embedding, beside shapes and whom it reads and is read by."""
+    """An embedding of units: the sum of embeddings of their ops' kinds, concatenated with shapes and adjacency."""
 
     def __init__(self, features: UnitFeatures, width: int) -> None:
         super().__init__()
@@ -35,11 +35,11 @@ class UnitEmbedding(nn.Module):
 
 
 class SequenceNetwork(nn.Module):
-    """Attention as Bahdanau et al. (2015) have it, over the encoder's states; the context is a mean of what these are
-    transformed to. The device of a unit is what the decoder reads at the next one.
+    """A sequence-to-sequence network with attention as in Bahdanau et al. (2015), over the encoder's states; the
+    context is a mean of the transformed states. The decoder's next input is the device of the last unit.
 
-    width: of what is read of a unit. temperature: what logits are divided by; bound: where there is one, tanh then
-    keeps them within it (Bello et al. 2016).
+    width: of a unit's input. temperature: divisor of logits; bound: if given, tanh then keeps logits within it (Bello
+    et al. 2016).
     """
 
     def __init__(
@@ -57,7 +57,8 @@ class SequenceNetwork(nn.Module):
         self.output = nn.Linear(2 * hidden, num_devices)
 
     def sample(self, inputs: Tensor, count: int, choose: Chooser) -> Tensor:
-        """inputs: [num units, width] -> [count, num units]. choose: devices by the unit and its logits."""
+        """Draw devices, [count, num units]. inputs: [num units, width]. choose: returns devices from the unit and its
+        logits."""
         memory, state = self._encoded(inputs, count)
         step = self.start.expand(count, 1, -1)
         chosen = []
@@ -68,14 +69,16 @@ class SequenceNetwork(nn.Module):
         return torch.stack(chosen, 1)
 
     def logits(self, inputs: Tensor, actions: Tensor) -> Tensor:
-        """[count, num units, num devices], all steps at once since what the decoder read is known."""
+        """Return logits, [count, num units, num devices], for all steps at once, since the decoder's inputs are
+        known."""
         memory, state = self._encoded(inputs, len(actions))
         read = torch.cat([self.start.expand(len(actions), 1, -1), self.devices(actions[:, :-1])], 1)
         hidden, _ = self.decoder(read, state)
         return torch.cat([self._logits(each[None], memory) for each in hidden])
 
     def _encoded(self, inputs: Tensor, count: int) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """What attention looks at, [num units, hidden], and the encoder's last state for so many decoders."""
+        """Return the states that attention reads, [num units, hidden], and the encoder's last state for that many
+        decoders."""
         encoded, last = self.encoder(inputs[None])
 
         def joined(state: Tensor) -> Tensor:  # [2, 1, hidden / 2] -> [1, count, hidden]
@@ -84,7 +87,7 @@ class SequenceNetwork(nn.Module):
         return self.memory(encoded[0]), (joined(last[0]), joined(last[1]))
 
     def _logits(self, hidden: Tensor, memory: Tensor) -> Tensor:
-        """hidden: [count, steps, hidden] -> [count, steps, num devices]."""
+        """Return logits, [count, steps, num devices]. hidden: [count, steps, hidden]."""
         scores = self.score(torch.tanh(self.query(hidden)[:, :, None] + memory))[..., 0]  # [count, steps, num units]
         context = torch.softmax(scores, -1) @ memory
         logits = self.output(torch.cat([hidden, context], -1)) / self.temperature
@@ -94,8 +97,8 @@ class SequenceNetwork(nn.Module):
 class SequencePlacer(nn.Module):
     """A policy over placements of the units that `inputs` describes.
 
-    allowed: [num units, num devices]. noise: what is drawn is the device of the greatest logit and noise of deviation
-    shared_noise together; without one it is drawn by its likelihood.
+    allowed: [num units, num devices]. noise: a draw is the device with the largest sum of logit and noise of deviation
+    shared_noise; without one it follows its likelihood.
     """
 
     def __init__(
@@ -111,7 +114,7 @@ class SequencePlacer(nn.Module):
         self.register_buffer("barred", torch.where(allowed, 0.0, -torch.inf))
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
-        """[count, num units]."""
+        """Draw actions, [count, num units]."""
         with torch.no_grad():
             return self.network.sample(self.inputs(), count, self._chooser(count, generator))
 
@@ -130,7 +133,7 @@ class SequencePlacer(nn.Module):
 
 
 def sequence_placer(task: Task, kind_width: int, hidden: int, shared_noise: float = 0.0) -> SequencePlacer:
-    """For the units of a task. shared_noise: its standard deviation, as in `SequencePlacer`."""
+    """Return a policy for the units of a task. shared_noise: its standard deviation, as in `SequencePlacer`."""
     features = unit_features(task.problem, task.units)
     inputs = UnitEmbedding(features, kind_width)
     network = SequenceNetwork(inputs.width, hidden, task.problem.machine.num_devices)

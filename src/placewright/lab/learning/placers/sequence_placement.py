@@ -1,4 +1,4 @@
-"""What ColocRL and Spotlight have in common: their network and its sizes."""
+"""The common part of ColocRL and Spotlight: their network and its sizes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SequencePlacement(NetworkPlacer):
-    """The groups are placed one after the other by ColocRL's attentional sequence-to-sequence network.
+    """A placer whose groups are placed one after the other by ColocRL's attentional sequence-to-sequence network.
 
     hidden: of the LSTMs; kind_width: of the embedding of an op's kind.
     """

@@ -1,6 +1,6 @@
-"""Noise that units share the more, the more bytes pass between them: what is drawn with it cuts a graph where little is
-sent. Where each op is drawn apart from all others, any placement on several devices sends nearly every tensor, the
-single device is better than all that is drawn, and a learner soon draws nothing else."""
+"""Noise that units share, the more bytes pass between them the more: placements drawn with it cut a graph where few
+bytes pass. If each op is drawn independently, any placement on several devices sends nearly every tensor, the single
+device is better than all draws, and a learner soon draws nothing else."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-#: How often noise is averaged over neighbours, drawn by its logarithm: from a few ops that go together to whole layers.
+#: How often noise is averaged over neighbours, log-uniform: from a few ops that go together to whole layers.
 ROUNDS = (16, 1024)
-#: What a unit reads through an edge without bytes counts like so many: a control dependency holds it, too.
+#: Added to the bytes of every edge, so that an edge without bytes, such as a control dependency, counts too.
 LEAST_BYTES = 1e4
 
 
 class SharedNoise:
-    """Averages over neighbours by the bytes that pass, each unit itself as heavy as all of its neighbours.
+    """Averages over neighbours, weighted by bytes, in which each unit weighs as much as all of its neighbours.
 
     edges: [2, num edges] from unit to unit. bytes_on: [num edges].
     """
@@ -33,12 +33,12 @@ class SharedNoise:
         share = torch.cat([weight, weight, alone]) / (alone + whole)[rows]
         self._count = count
         places = torch.stack([rows, columns])
-        with warnings.catch_warnings():  # that rows of sparse matrices are new in PyTorch, and nothing checks them
+        with warnings.catch_warnings():  # the warning that sparse rows are new in PyTorch and not checked
             warnings.simplefilter("ignore", UserWarning)
             self._mean = torch.sparse_coo_tensor(places, share.float(), (count, count)).to_sparse_csr()
 
     def draw(self, number: int, generator: torch.Generator) -> Tensor:
-        """[number, units], each over all units of mean 0 and standard deviation 1."""
+        """Draw noise, [number, units], each row with mean 0 and standard deviation 1 over all units."""
         least, most = np.log(ROUNDS)
         rounds = int(np.exp(least + (most - least) * float(torch.rand((), generator=generator))))
         found = torch.randn(self._count, number, generator=generator)
@@ -52,10 +52,11 @@ class SharedNoise:
 def choices(
     logits: Tensor, noise: SharedNoise, scale: float, count: int, generator: torch.Generator, fixed: int | None = None
 ) -> Tensor:
-    """[units, choices] -> [count, units]: the likeliest of logits with noise of that deviation.
+    """Return the likeliest choices with noise of that deviation added to the logits: [units, choices] -> [count,
+    units].
 
-    fixed: a unit whose choice is the first: where noise would give it another, the two change their names. Otherwise
-    half of what is drawn would be another half under other names, from which nothing can be learned.
+    fixed: a unit whose choice is the first: where noise gives it another, the two choices swap their names. Otherwise
+    half of the draws would repeat the other half under swapped names, from which nothing can be learned.
     """
     units, number = logits.shape
     fields = noise.draw(count * number, generator).view(count, number, units)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Spotlight(SequencePlacement):
-    """Each group's device is a decision of its own that proximal policy optimisation makes likelier or less likely, no
-    further than the clip.
+    """A placer in which each group's device is a separate decision; proximal policy optimisation makes it likelier or
+    less likely, no further than the clip.
 
     clip, epochs, entropy: as in Ppo.
     """

@@ -1,4 +1,4 @@
-"""What a policy decides for each op, and the Beta distributions that decisions stand for (REGAL, A.6)."""
+"""The decisions of a policy for each op, and the Beta distributions that they represent (REGAL, A.6)."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ Int = NDArray[np.int64]
 #: alpha and beta, float64 [num distributions].
 Parameters = tuple[NDArray[np.float64], NDArray[np.float64]]
 
-#: So that 1 / (levels + 1) squared is still a parameter a proposal may have.
+#: Ensures that 1 / (levels + 1) squared is still a valid parameter of a proposal.
 MOST_LEVELS = 30
-#: Parameters of the distributions near 0 and near 1 that fix an op's device: 2**-100 of the mass lies beyond a half.
+#: Parameters of the distributions near 0 and near 1 that fix an op's device: 2**-100 of the mass is beyond a half.
 _FIXED = 100.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ActionSpace:
-    """An action is a level for each choice. Choices come in pairs, a mean and a variance: one pair for the affinity of
-    the op to each device, then one for its priority, then one for that of transfers of what it produces. A last choice
-    without a partner may be that of the elite bias, which all ops make together.
+    """The space of actions: a level for each choice. Choices come in pairs, a mean and a variance: one pair for the
+    affinity of the op to each device, then one for its priority, then one for the priority of transfers of its outputs.
+    There may be a last unpaired choice, of the elite bias, which all ops make together.
 
-    placement_levels, scheduling_levels, transfer_levels: how many levels the choices of affinities, of the priority and
-    of transfers have, k in A.6; with none the policy leaves these keys uniform (A.12), as the paper does transfers'.
-    decoder: what the keys mean; one without affinities has no keys to choose devices with, and only the paper's reads
-    those of transfers. elite_bias_levels: of the probability that a child takes a key from its elite parent; with none
-    the search keeps its own.
+    placement_levels, scheduling_levels, transfer_levels: number of levels for the choices of affinities, of the
+    priority and of transfers, k in A.6; with 0 the policy leaves these keys uniform (A.12), as the paper does
+    transfers'. decoder: the meaning of keys; one without affinities has no keys to choose devices with, and only the
+    paper's reads those of transfers. elite_bias_levels: of the probability that a child takes a key from its elite
+    parent; with 0 the search keeps its own.
     """
 
     num_devices: int
@@ -59,7 +59,7 @@ class ActionSpace:
 
     @property
     def levels(self) -> tuple[int, ...]:
-        """Of each choice that every op makes for itself."""
+        """The number of levels of each choice that every op makes separately."""
         pairs = ((self.placement_levels, self.num_devices), (self.scheduling_levels, 1), (self.transfer_levels, 1))
         return tuple(count for count, keys in pairs if count for _ in range(2 * keys))
 
@@ -68,13 +68,13 @@ class ActionSpace:
         return sum(self.levels) + self.elite_bias_levels
 
     def proposal(self, problem: Problem, actions: Int, fixed_op: int | None) -> Proposal:
-        """The proposal that actions, [num ops, num choices], stand for. fixed_op: stands on the first device."""
+        """Return the proposal of actions, [num ops, num choices]. fixed_op: is placed on the first device."""
         keys = _Keys(problem, self.decoder)
         pairs = actions[:, : len(self.levels)].reshape(problem.core.num_ops, -1, 2)
         parts: list[Parameters] = []
 
         def of_pairs(pairs: Int, levels: int) -> Int:
-            """Numbers of the distributions that choices of so many levels stand for."""
+            """Return the numbers of the distributions of choices with that many levels."""
             first = 1 + sum(len(alpha) for alpha, _ in parts)
             parts.append(beta_parameters(levels))
             return first + pairs[..., 0] * levels + pairs[..., 1]
@@ -90,18 +90,19 @@ class ActionSpace:
         return keys.proposal(parts, fixed_op, elite_bias)
 
     def _elite_bias(self, level: int) -> float:
-        """As A.6 has it, but that a child takes some key of its other parent at the highest level too."""
+        """Return the elite bias as in A.6, except that a child takes some key of its other parent at the highest level
+        too."""
         return min(0.5 * (1 + (level + 1) / self.elite_bias_levels), 1 - 2**-16)
 
 
 def uniform_proposal(problem: Problem, fixed_op: int, decoder: DecoderName = "paper") -> Proposal:
-    """All keys uniform, but that one op stands on the first device."""
+    """Return a proposal with all keys uniform, except that one op is fixed to the first device."""
     return _Keys(problem, decoder).proposal([], fixed_op)
 
 
 class _Keys:
-    """The number of the distribution of each key, at first of the uniform one. Parts of the paper's layout (A.5):
-    affinity [op, device], priority [op], transfer [tensor, device]; of decoders without affinities there is but the
+    """The number of the distribution of each key, initially of the uniform one. Parts of the paper's layout (A.5):
+    affinity [op, device], priority [op], transfer [tensor, device]; decoders without affinities have only the
     priority."""
 
     def __init__(self, problem: Problem, decoder: DecoderName) -> None:
@@ -113,7 +114,7 @@ class _Keys:
         self.transfer = self._row[num_affinities + num_ops :].reshape(-1, num_devices)
 
     def proposal(self, parts: Sequence[Parameters], fixed_op: int | None, elite_bias: float | None = None) -> Proposal:
-        """With the uniform distribution, those of the parts, one near 0 and one near 1."""
+        """Return the proposal with the uniform distribution, those of the parts, one near 0 and one near 1."""
         alpha = np.concatenate([[1.0], *(alpha for alpha, _ in parts), [1.0, _FIXED]])
         beta = np.concatenate([[1.0], *(beta for _, beta in parts), [_FIXED, 1.0]])
         if fixed_op is not None:
@@ -124,8 +125,8 @@ class _Keys:
 
 
 def beta_parameters(levels: int) -> Parameters:
-    """alpha and beta by mean level * levels + variance level, as A.6 dequantises them: the mean is (m + 1) / (k + 1),
-    the variance (v + 1) / (k + 1) of the most that such a mean allows."""
+    """Return alpha and beta by mean level * levels + variance level, as A.6 dequantises them: the mean is (m + 1) / (k
+    + 1), the variance (v + 1) / (k + 1) of the largest for such a mean."""
     level = np.arange(levels)
     mean = ((level + 1) / (levels + 1))[:, None]
     variance = mean * (1 - mean) * (level + 1) / (levels + 1)

@@ -19,22 +19,22 @@ Normalisation = Literal["none", "graph"]
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyConfiguration:
-    """The graph network of REGAL, section 4.2, its baseline that sees a sequence, or its variant that draws one op's
-    actions after another's.
+    """The graph network of REGAL, section 4.2, its baseline that reads a sequence, or its variant that draws actions op
+    by op.
 
-    network: "graph", or "sequence": a recurrent network over the ops in captured order, which is topological, that
-    knows of no edges (GAS, section 5.2); then rounds, aggregation and update say nothing. "autoregressive": the graph
-    network, then a recurrent one over the ops in that order, which gets the actions of the op before (A.8).
-    objective, num_devices: of the problems it is for. rounds: of message passing, T. width: of states, messages and
-    hidden layers. aggregation: of messages at an op. update: how they change its state: what a network makes of both is
-    added to it, as A.15 says, or takes its place, as equation 1 is printed, or a gated recurrent unit does it (A.16).
-    placement_levels, scheduling_levels, transfer_levels, decoder, elite_bias_levels: as in ActionSpace. What the paper
-    has not: with_affinities: whether smoothed affinities are among the features (smoothed_affinity.py, or
-    memory_affinity.py where peak memory is the objective). action_selection: "sample" by their probabilities, as the
-    paper's actions are, or "mean": the level nearest to the mean of a choice's levels, so that a mean says how sure the
-    policy is. warm_start: whether what the search for features found is among the first individuals of the guided one.
-    normalisation: "graph" for states that are centred and scaled over the ops of the graph before actions are made of
-    them, so that what all ops have in common does not drown what tells them apart.
+    network: "graph", or "sequence": a recurrent network over the ops in captured order, which is topological, without
+    edges (GAS, section 5.2); then rounds, aggregation and update have no effect. "autoregressive": the graph network,
+    then a recurrent one over the ops in that order, which gets the actions of the op before (A.8). objective,
+    num_devices: of the problems it is for. rounds: of message passing, T. width: of states, messages and hidden layers.
+    aggregation: of messages at an op. update: of an op's state by messages: a network's output for both is added to the
+    state, as in A.15, or replaces it, as in equation 1 as printed, or a gated recurrent unit updates it (A.16).
+    placement_levels, scheduling_levels, transfer_levels, decoder, elite_bias_levels: as in ActionSpace. Not in the
+    paper: with_affinities: smoothed affinities are among the features (smoothed_affinity.py, or memory_affinity.py
+    where peak memory is the objective). action_selection: "sample" by their probabilities, as in the paper, or "mean":
+    the level nearest to the mean of a choice's levels, so that a mean expresses how sure the policy is. warm_start: the
+    best plan of the search for features is among the first individuals of the guided one. normalisation: "graph" for
+    states that are centred and scaled over the ops of the graph before the actions, so that what all ops share does not
+    hide their differences.
     """
 
     objective: Objective
@@ -93,14 +93,14 @@ class PolicyConfiguration:
         return num_op_features(self.objective, self.num_devices, self.with_affinities)
 
 
-#: A.14 to A.16. That of peak memory names no levels; A.13 counts 16 actions of placement, 4 of scheduling, so 2 and 2.
+#: A.14 to A.16. Peak memory has no levels there; A.13 counts 16 actions of placement, 4 of scheduling, so 2 and 2.
 _PAPER = {
     "runtime-synthetic": PolicyConfiguration(objective="step-time", rounds=2, aggregation="mean", update="gru"),
     "runtime-zoo": PolicyConfiguration(objective="step-time"),
     "peak-memory-zoo": PolicyConfiguration(objective="peak-memory", aggregation="mean", scheduling_levels=2),
 }
-#: Of each of them: a baseline (section 5.2), actions drawn in order (A.8), priorities alone (A.12), other depths
-#: (figure 4), the elite bias of A.6. And what the paper has not: decoders that leave less to chance
+#: Variations of each: a baseline (section 5.2), actions drawn in order (A.8), priorities alone (A.12), other depths
+#: (figure 4), the elite bias of A.6. Not in the paper: decoders that leave less to chance
 #: (docs/lab/policies.md).
 _VARIATIONS: dict[str, dict[str, Any]] = {
     "sequence": {"network": "sequence"},

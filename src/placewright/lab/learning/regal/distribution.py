@@ -17,7 +17,7 @@ from placewright.lab.learning.regal.policy import choose, sample
 
 
 class LevelDistribution:
-    """Of a level for each choice of each op; those of an op may depend on the ops before it (A.8)."""
+    """A distribution of a level for each choice of each op; those of an op may depend on the ops before it (A.8)."""
 
     def __init__(
         self,
@@ -26,8 +26,8 @@ class LevelDistribution:
         to_sample: Callable[[], Logits],
         given: Callable[[Tensor], Tensor],
     ) -> None:
-        """states: of the ops, [ops, width]. to_sample: what to draw actions from. given: logits, with gradients, where
-        these actions are taken, as PolicyNetwork has them."""
+        """Make the distribution. states: of the ops, [ops, width]. to_sample: returns logits to draw actions from.
+        given: returns logits, with gradients, for given actions, as PolicyNetwork does."""
         self._configuration, self._states = configuration, states
         self._to_sample, self._given = to_sample, given
         self._space = configuration.action_space
@@ -54,7 +54,7 @@ class LevelDistribution:
         return log_probability, mean_decisions(decisions)
 
     def _of_choices(self, logits: Tensor) -> list[Tensor]:
-        """[ops, levels] for each choice, [1, levels] for one that ops make together."""
+        """Return log probabilities, [ops, levels] for each choice, [1, levels] for one that ops make together."""
         *choices, together = logits.split([*self._space.levels, self._space.elite_bias_levels], 1)
         if self._space.elite_bias_levels:
             choices.append(together.mean(0, keepdim=True))
@@ -62,7 +62,7 @@ class LevelDistribution:
 
 
 def _of_actions(log_probabilities: Sequence[Tensor], actions: Actions) -> Tensor:
-    """Of all the actions of a graph together, [ops, choices]: one number."""
+    """Return the log probability of all actions of a graph together, [ops, choices]: one number."""
     taken = torch.from_numpy(actions)
     return torch.stack(
         [

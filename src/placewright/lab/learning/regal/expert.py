@@ -1,7 +1,8 @@
-"""What a policy imitates, before it learns from rewards or instead: devices that neighbours share, ops in order.
+"""The expert that a policy imitates, before it learns from rewards or instead: devices that neighbours share, ops in
+order.
 
-REINFORCE decides for each op apart from all others, so it hardly meets a placement in which neighbours stand together,
-and on real networks those are what gains (docs/lab/policies.md).
+REINFORCE decides for each op independently, so it rarely draws a placement in which neighbours are on one device, and
+on real networks those give the gain (docs/lab/policies.md).
 """
 
 from __future__ import annotations
@@ -23,25 +24,26 @@ from placewright.proposal import Proposal
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-#: Means and shares of the most variance (A.6): of a key that stays uniform, and of one that is nearly sure.
+#: Means and shares of the largest variance (A.6): of a key that stays uniform, and of one that is nearly certain.
 _UNIFORM = (1 / 2, 1 / 3)
 _SURE_MEAN, _SURE_VARIANCE = 5 / 6, 1 / 3
 _WEAK_MEAN = 4 / 6
-#: Priorities fall from the first to the last over the graph. Where transfers have priorities too, those of ops lie
+#: Priorities fall from the first to the last over the graph. Where transfers have priorities too, those of ops are
 #: below the mean of theirs, so that they leave early.
 _FIRST_PRIORITY, _LAST_PRIORITY, _PRIORITY_VARIANCE = 17 / 18, 1 / 18, 1 / 18
 _FIRST_BELOW_TRANSFERS = 8 / 18
-#: Of the way from 0.5 to 1, for an elite bias of 0.7, which the search has by itself.
+#: Position between 0.5 and 1 of an elite bias of 0.7, the search's default.
 _ELITE_BIAS_SHARE = 0.4
-#: From which on a demonstration counts fully.
+#: Gain from which a demonstration has full weight.
 _LARGE_GAIN = 0.05
 
 
 def demonstrate(environment: GuidedSearch, space: ActionSpace, rounds: int) -> Demonstration:
-    """A simple proposal, or after rounds of search, each guided by what the one before found, the best that was found.
+    """Return a simple proposal, or after rounds of search, each guided by the one before, the best plan that was found.
 
-    Where peak memory is the objective, the best of several simple ones; it counts by what it gains over their mean,
-    since on most graphs they are alike."""
+    Where peak memory is the objective, the best of several simple ones; its weight depends on its gain over their mean,
+    since on most graphs they are alike.
+    """
     actions, weight = _simple_proposal(environment, space)
     best, shown = None, actions
     for round_ in range(rounds):
@@ -53,7 +55,7 @@ def demonstrate(environment: GuidedSearch, space: ActionSpace, rounds: int) -> D
 
 
 def demonstrate_rule(environment: GuidedSearch, rule: RuleConfiguration) -> Demonstration:
-    """What the rule proposes; the policy must have the rule's action space."""
+    """Return the rule's proposal; the policy must have the rule's action space."""
     return Demonstration(actions=rule_actions(rule, environment.observation.features), weight=1.0)
 
 
@@ -75,15 +77,15 @@ def _proposal(environment: GuidedSearch, space: ActionSpace, actions: Int) -> Pr
 
 
 def affinity_actions(features: Features, space: ActionSpace) -> Int:
-    """Levels, [ops, choices], that stand for the device of an op's largest affinity, of the last kind of affinity, and
-    for priorities that fall with the op's mean position. features: affinities are among them."""
+    """Return levels, [ops, choices], for the device of an op's largest affinity, of the last kind of affinity, and for
+    priorities that fall with the op's mean position. features: must include affinities."""
     position = features.op[:, -num_smoothed_affinities(space.num_devices) - 1].astype(np.float64)
     return _actions(features.op[:, -space.num_devices :].argmax(axis=1), position, space, _SURE_VARIANCE)
 
 
 def candidate_actions(features: Features, space: ActionSpace) -> list[Int]:
-    """What is tried where peak memory is the objective, levels, [ops, choices], each: all uniform; and for each kind of
-    affinity the device of an op's largest, weakly and surely. Priorities stay uniform."""
+    """Return the actions to try where peak memory is the objective, levels, [ops, choices], each: all uniform; and for
+    each kind of affinity the device of an op's largest, weakly and surely. Priorities stay uniform."""
     num_devices = space.num_devices
     kinds = features.op[:, -NUM_KINDS * num_devices :].reshape(-1, NUM_KINDS, num_devices).argmax(axis=2)
     # With a mean of 1/2 it does not matter which device is an op's own.
@@ -94,8 +96,8 @@ def candidate_actions(features: Features, space: ActionSpace) -> list[Int]:
 
 
 def actions_of(device_of: NDArray[np.int32], order: NDArray[np.int32], space: ActionSpace) -> Int:
-    """Levels, [ops, choices], that stand for a plan's devices, [ops], and the order of its ops. order: of its steps, as
-    the core decodes it, [steps, 2]."""
+    """Return levels, [ops, choices], for a plan's devices, [ops], and the order of its ops. order: of its steps, as the
+    core decodes it, [steps, 2]."""
     ops = order[order[:, 1] < 0, 0]
     position = np.empty(len(ops))
     position[ops] = np.linspace(0, 1, len(ops))
@@ -109,8 +111,8 @@ def _actions(
     variance: float,
     away: float = 1 - _SURE_MEAN,
 ) -> Int:
-    """position: of each op in time, from 0 to 1; None for uniform priorities. variance: of affinities, as a share of
-    the most. away: mean of an op's affinity to other devices than its own."""
+    """Return levels. position: of each op in time, from 0 to 1; None for uniform priorities. variance: of affinities,
+    as a share of the largest. away: mean of an op's affinity to other devices than its own."""
     columns: list[Int] = []
     if space.placement_levels:
         for device in range(space.num_devices):
@@ -131,7 +133,8 @@ def _actions(
 
 
 def _levels(mean: Float, variance: float, levels: int) -> list[Int]:
-    """Numbers of the levels of A.6, m of mean (m + 1) / (levels + 1), nearest to a mean and a share of variance."""
+    """Return the numbers of the levels of A.6, m of mean (m + 1) / (levels + 1), nearest to a mean and a share of
+    variance."""
     return [
         np.clip(np.round(each * (levels + 1) - 1), 0, levels - 1).astype(np.int64)
         for each in (mean, np.array(variance))

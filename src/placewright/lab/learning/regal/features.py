@@ -1,4 +1,4 @@
-"""What a policy sees of a problem (REGAL, A.2)."""
+"""The features of a problem that a policy sees (REGAL, A.2)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from placewright.problem import Problem
 from placewright.proposal import Proposal
 from placewright.support.arrays import sorted_unique
 
-#: Keeps the search for features and the one that follows from drawing the same numbers.
+#: Keeps the search for features and the search after it from drawing the same numbers.
 _OWN_SEED = 0x5EED_F0F_FEA7
 #: Evaluations of the uniform BRKGA whose individuals are features (A.2).
 FEATURE_EVALUATIONS = 400
@@ -44,8 +44,8 @@ class Features:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Context:
-    """A problem as a policy meets it: its features, the op that stands on the first device, and the best keys of the
-    search that made the features."""
+    """A problem in the form that a policy reads: its features, the op fixed to the first device, and the best keys of
+    the search that made the features."""
 
     features: Features
     fixed_op: int | None
@@ -55,8 +55,8 @@ class Context:
 
 
 def num_op_features(objective: str, num_devices: int, with_affinities: bool = False) -> int:
-    """Memory has 4, time has 4 where it is the objective, the search as many as devices and one; affinities, which the
-    paper has not, come last."""
+    """Return the number of features of an op: memory has 4, time has 4 where it is the objective, the search one per
+    device and one more; affinities, which the paper does not have, come last."""
     counts_time = objective == "step-time"
     own = num_smoothed_affinities(num_devices) if counts_time else num_memory_affinities(num_devices)
     return 4 + (4 if counts_time else 0) + num_devices + 1 + (own if with_affinities else 0)
@@ -65,22 +65,22 @@ def num_op_features(objective: str, num_devices: int, with_affinities: bool = Fa
 def context_of(
     problem: Problem, seed: int, decoder: DecoderName = "paper", *, with_affinities: bool = False
 ) -> Context:
-    """The features of a problem, after a search of 400 evaluations; with_affinities: those of smoothed_affinity.py
-    or memory_affinity.py too."""
+    """Return the features of a problem, after a search of 400 evaluations. with_affinities: add those of
+    smoothed_affinity.py or memory_affinity.py."""
     search = search_for_features(problem, seed, decoder)
     search.advance(FEATURE_EVALUATIONS)
     return context_after(problem, search, decoder, with_affinities=with_affinities)
 
 
 def search_for_features(problem: Problem, seed: int, decoder: DecoderName) -> _core.Brkga:
-    """Which is advanced by 400 evaluations."""
+    """Return the search for features, to be advanced by 400 evaluations."""
     fixed_op = fixed_op_of(problem, decoder)
     proposal = None if fixed_op is None else uniform_proposal(problem, fixed_op, decoder)
     return guided_search(problem, proposal, seed ^ _OWN_SEED, decoder)
 
 
 def context_after(problem: Problem, search: _core.Brkga, decoder: DecoderName, *, with_affinities: bool) -> Context:
-    """What that search says of the problem."""
+    """Return the context of the problem after that search."""
     share, position = search.mean_decisions()
     source, target, edge = edges_of(problem)
     fixed_op = fixed_op_of(problem, decoder)
@@ -112,15 +112,15 @@ def guided_search(
     decoder: DecoderName = "paper",
     seeds: Sequence[NDArray[np.uint32]] = (),
 ) -> _core.Brkga:
-    """BRKGA with the settings of Gonçalves & Resende (2011), those of the paper, in one thread. seeds: keys of its
-    first individuals; the others are drawn."""
+    """Return BRKGA with the settings of Gonçalves & Resende (2011), those of the paper, in one thread. seeds: keys of
+    its first individuals; the others are drawn."""
     return Brkga(decoder=decoder).guided_by(proposal).start(problem, seed, proposal, seeds)
 
 
 def fixed_op_of(problem: Problem, decoder: DecoderName = "paper") -> int | None:
-    """The op that may stand on the first device without loss, as A.2 fixes it: the longest, or the one with most memory
-    where that is the objective. None where devices differ, so that the first is not as good as any, and where the
-    decoder chooses devices itself."""
+    """Return the op that can be fixed to the first device without loss, as in A.2: the longest, or the one with most
+    memory where that is the objective. None where devices differ, so that the first is not as good as any, and where
+    the decoder chooses devices itself."""
     if decoder not in WITH_AFFINITIES:
         return None
     machine = problem.machine
@@ -134,17 +134,17 @@ def fixed_op_of(problem: Problem, decoder: DecoderName = "paper") -> int | None:
 
 
 def longest_op(problem: Problem) -> int:
-    """The scheduled op that takes longest, on the first device."""
+    """Return the scheduled op that takes longest, on the first device."""
     return int(np.argmax(problem.time_ns[problem.lowered.graph_op, 0]))
 
 
 def heaviest_op(problem: Problem) -> int:
-    """The scheduled op whose inputs, outputs and workspace are largest together."""
+    """Return the scheduled op whose inputs, outputs and workspace together are largest."""
     return int(np.argmax(op_bytes(problem).sum(axis=1)))
 
 
 def op_bytes(problem: Problem) -> NDArray[np.int64]:
-    """Bytes of inputs, parameters among them, of outputs and of workspace: int64 [num scheduled ops, 3]."""
+    """Return bytes of inputs (including parameters), of outputs and of workspace: int64 [num scheduled ops, 3]."""
     lowered = problem.lowered
     num_ops = len(lowered.graph_op)
     total = np.zeros((num_ops, 3), np.int64)
@@ -159,15 +159,16 @@ def op_bytes(problem: Problem) -> NDArray[np.int64]:
 
 
 def _memory_features(problem: Problem) -> NDArray[np.float64]:
-    """Bytes of inputs, outputs and workspace, each divided by the largest tensor, and which op has most."""
+    """Return bytes of inputs, outputs and workspace, each divided by the largest tensor, and a mark of the op with
+    most."""
     total = op_bytes(problem)
     largest = max(1, int(problem.lowered.transfer_bytes.max(initial=0)), int(total[:, 2].max()))
     return np.column_stack([total / largest, _one_hot(total.sum(axis=1))])
 
 
 def _time_features(problem: Problem, source: Int, target: Int) -> NDArray[np.float64]:
-    """Times of predecessors, of successors and of the op itself, divided by the longest, and which op that is. Ops that
-    several tensors join are neighbours once."""
+    """Return times of predecessors, of successors and of the op itself, divided by the longest, and a mark of the
+    longest op. Ops that several tensors join are neighbours once."""
     own = problem.time_ns[problem.lowered.graph_op].mean(axis=1)
     pairs = sorted_unique(source.astype(np.int64) * len(own) + target)
     source, target = np.divmod(pairs, len(own))
@@ -183,8 +184,9 @@ def _one_hot(values: NDArray[np.generic]) -> NDArray[np.float64]:
 
 
 def edges_of(problem: Problem) -> tuple[Int, Int, Float]:
-    """One edge for each (producer, tensor, consumer): source, target and [size, is control, number of the tensor], the
-    last two from 0 to 1. Controls that are no tensor are one of size 0 for each op that has successors by them."""
+    """Return one edge for each (producer, tensor, consumer): source, target and [size, is control, number of the
+    tensor], the last two from 0 to 1. Control dependencies without a tensor count as one tensor of size 0 for each op
+    that has successors by them."""
     lowered = problem.lowered
     ops = np.arange(len(lowered.graph_op))
     before = np.repeat(ops, np.diff(lowered.control_begin))

@@ -1,4 +1,4 @@
-"""The policy's network in numpy: what PolicyNetwork (network.py) computes (REGAL, section 4.2 and A.8)."""
+"""The policy's network in numpy, with the results of PolicyNetwork (network.py) (REGAL, section 4.2 and A.8)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NORMALISATION_EPSILON = 1e-5
 
 
 class LogitsInOrder:
-    """Logits of ops that are known one after the other: an op's when the actions of those before it are drawn (A.8).
+    """Logits that become known op by op: an op's when the actions of those before it are drawn (A.8).
 
     weights: as PolicyNetwork names them. states: of the graph network, float32 [num ops, width]. levels: of each
     choice.
@@ -35,8 +35,8 @@ class LogitsInOrder:
         return len(self._from_states)
 
     def drawn(self, choose: Callable[[int, Float], Int]) -> tuple[Int, Float]:
-        """Actions, [num ops, num choices], and the logits they were drawn by, float32 [num ops, num logits]. choose:
-        the actions of an op from its number and logits; asked for each op in order."""
+        """Draw actions, [num ops, num choices], and return them with their logits, float32 [num ops, num logits].
+        choose: returns the actions of an op from its number and logits; called for each op in order."""
         memory = _LstmCell(self._weights, "recurrent")
         actions, logits = [], []
         from_actions = np.zeros_like(self._from_level[0])
@@ -47,12 +47,12 @@ class LogitsInOrder:
         return np.array(actions), np.array(logits)
 
 
-#: Of all ops, float32 [num ops, num logits], or one op after the other.
+#: Logits of all ops, float32 [num ops, num logits], or of one op after the other.
 Logits = Float | LogitsInOrder
 
 
 def logits_of(weights: Weights, configuration: PolicyConfiguration, graph: Features) -> Logits:
-    """What `sample` draws from. weights: as PolicyNetwork names them."""
+    """Return the logits that `sample` draws from. weights: as PolicyNetwork names them."""
     states = (_sequence_states if configuration.network == "sequence" else _graph_states)(weights, configuration, graph)
     if configuration.normalisation == "graph":
         centred = states - states.mean(0)
@@ -63,7 +63,7 @@ def logits_of(weights: Weights, configuration: PolicyConfiguration, graph: Featu
 
 
 def _sequence_states(weights: Weights, configuration: PolicyConfiguration, graph: Features) -> Float:
-    """Of a recurrent network over the ops."""
+    """Return the states of a recurrent network over the ops."""
     name, memory = "states.recurrent", _LstmCell(weights, "states.recurrent")
     encoded = _two_layers(weights, "states.encode_op", graph.op)
     from_ops = (
@@ -81,10 +81,10 @@ class _LstmCell:
         self._state = self._memory = np.zeros(len(self._recurrent), np.float32)
 
     def after(self, from_input: Float) -> Float:
-        """The state, [width], after one input more. from_input: what that adds to the gates, [4 * width]."""
+        """Return the state, [width], after one more input. from_input: its contribution to the gates, [4 * width]."""
         width = len(self._state)
         gates = from_input + self._state @ self._recurrent
-        opening = _sigmoid(gates)  # of the new memory too, in fewer calls
+        opening = _sigmoid(gates)  # includes the new memory's, for fewer calls
         input_gate, forget_gate, output_gate = opening[:width], opening[width : 2 * width], opening[3 * width :]
         self._memory = forget_gate * self._memory + input_gate * np.tanh(gates[2 * width : 3 * width])
         self._state = output_gate * np.tanh(self._memory)
@@ -92,7 +92,7 @@ class _LstmCell:
 
 
 def _graph_states(weights: Weights, configuration: PolicyConfiguration, graph: Features) -> Float:
-    """Equation 1."""
+    """Return the states of ops by equation 1."""
     state = _two_layers(weights, "states.encode_op", graph.op)
     edge = _two_layers(weights, "states.encode_edge", graph.edge)
     outgoing = np.argsort(graph.source, kind="stable")
@@ -119,7 +119,7 @@ def _graph_states(weights: Weights, configuration: PolicyConfiguration, graph: F
 
 
 class _Messages:
-    """Messages along the edges in one direction. Edges are sorted by the end that receives, `at`."""
+    """Messages along the edges in one direction. Edges are sorted by the receiving end, `at`."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class _Messages:
         self._is_mean = configuration.aggregation == "mean"
 
     def to_receivers(self, state: Float) -> Float:
-        """[num ops, width]"""
+        """Return the sum or mean of messages that each op receives, [num ops, width]."""
         messages = np.zeros_like(state)
         if not len(self._receivers):
             return messages

@@ -1,8 +1,9 @@
 """The affinity of ops to devices, smoothed over those that use the same memory.
 
-Where peak memory is the objective, ops that share large tensors or parameters should stand together, or these are held
-twice, and of what is alive at the peak every device should hold its part. As in smoothed_affinity.py, affinities are
-by chance at first, and spread."""
+Where peak memory is the objective, ops that share large tensors or parameters should be on the same device, or these
+are held twice, and every device should hold its part of the memory in use at the peak. As in smoothed_affinity.py,
+affinities are random at first, and spread.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from placewright.problem.lowering import Lowered
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
-#: How far affinities are spread, and what weighs: the bytes of a tensor times the time in which it is alive while the
+#: The distance over which affinities are spread, and the weight: bytes of a tensor times the time it is alive while the
 #: memory in use is at least that share of the peak; with None its bytes alone.
 _KINDS: tuple[tuple[int, float | None], ...] = ((40, None), (40, 0.5), (10, 0.97), (40, 0.97))
 NUM_KINDS = len(_KINDS)
@@ -26,14 +27,14 @@ def num_memory_affinities(num_devices: int) -> int:
 
 
 def memory_affinities(lowered: Lowered, affinity: Float, position: Float, fixed_op: int | None) -> Float:
-    """The affinity of each op, and whether it matters: float64 [ops, num_memory_affinities].
+    """Return the affinity of each op, and its importance: float64 [ops, num_memory_affinities].
 
-    First the heaviest tensor that an op makes or reads, by its bytes and as the last kind weighs, as a share of the
-    peak. Then for each kind and device, from -1 to 1, what share of all that weighs has less affinity to the device
-    than the op has: ops of positive ones hold half of it.
+    First the heaviest tensor that an op makes or reads, by its bytes and by the last kind's weight, as a share of the
+    peak. Then for each kind and device, from -1 to 1, the share of all weight that belongs to ops with less affinity to
+    the device: ops with positive values hold half of it.
 
     affinity: of each op to each device, each op's sum to 1, [ops, devices]. position: of each op in time, [ops].
-    fixed_op: stands on the first device, so the one of its largest affinity changes places with the first.
+    fixed_op: is on the first device, so the device of its largest affinity changes places with the first.
     """
     memory = _TensorLifetimes(lowered, position)
     weights = {share: memory.weights(share) for _, share in _KINDS}
@@ -50,9 +51,10 @@ def memory_affinities(lowered: Lowered, affinity: Float, position: Float, fixed_
 
 
 class _TensorLifetimes:
-    """Tensors of a graph, residents after those that ops make, and who makes or reads them: op[i] uses tensor[i].
+    """Tensors of a graph, residents after those that ops make, and the ops that make or read them: op[i] uses
+    tensor[i].
 
-    peak: of the bytes in use, on all devices together, when ops run as their positions say.
+    peak: of the bytes in use, on all devices together, when ops run in the order of their positions.
     """
 
     def __init__(self, lowered: Lowered, position: Float) -> None:
@@ -62,7 +64,7 @@ class _TensorLifetimes:
         self._bytes = np.concatenate([lowered.copy_bytes, lowered.resident_bytes]).astype(np.float64)
         self._uses = np.maximum(1, np.bincount(self._tensor, minlength=len(self._bytes)))
         self._is_idle = np.bincount(self._op, minlength=self._num_ops) == 0
-        #: Shares of a tensor by use: what is made is its maker's, a resident of all that read it.
+        #: Shares of a tensor by use: its maker owns what an op makes; all readers own a resident in equal parts.
         self._owned = np.concatenate(
             [np.ones(made), np.zeros(len(lowered.inputs)), 1 / self._uses[made + lowered.residents]]
         )
@@ -74,7 +76,7 @@ class _TensorLifetimes:
         self.peak = max(1.0, float(self._in_use.max()))
 
     def _lifetimes(self, position: Float, made: int) -> tuple[Int, Int]:
-        """Of each tensor, the first and last place in time; residents are alive throughout."""
+        """Return for each tensor the first and last place in time; residents are alive throughout."""
         place = np.empty(self._num_ops, np.int64)
         place[np.argsort(position, kind="stable")] = np.arange(self._num_ops)
         first, last = np.full(len(self._bytes), self._num_ops - 1), np.zeros(len(self._bytes), np.int64)
@@ -84,7 +86,7 @@ class _TensorLifetimes:
         return first, last
 
     def weights(self, share: float | None) -> Float:
-        """Of each tensor, by a share of the peak as in _KINDS; at most its bytes."""
+        """Return the weight of each tensor, by a share of the peak as in _KINDS; at most its bytes."""
         if share is None:
             return self._bytes
         counted = np.concatenate([[0], np.cumsum(self._in_use >= share * self._in_use.max())])
@@ -92,14 +94,15 @@ class _TensorLifetimes:
         return self._bytes * moments
 
     def heaviest(self, weights: Float) -> Float:
-        """Of the tensors that each op uses."""
+        """Return the largest weight among the tensors that each op uses."""
         found = np.zeros(self._num_ops)
         np.maximum.at(found, self._op, weights[self._tensor])
         return found
 
     def spread(self, weights: Float, affinity: Float, distances: list[int]) -> list[Float]:
-        """After so many rounds, distances rising: a tensor takes the mean of the ops that use it, an op that of its
-        tensors by their weights. Those of no weight count a little, so that every op has an affinity."""
+        """Return affinities after each number of rounds, distances ascending: a tensor takes the mean of the ops that
+        use it, an op that of its tensors by their weights. Tensors of no weight count a little, so that every op has an
+        affinity."""
         weight = (weights + 1e-9 * self._bytes.max(initial=1) + 1e-9)[self._tensor]
         share = weight / np.bincount(self._op, weight, self._num_ops)[self._op]
         found, values = [], affinity
@@ -116,7 +119,7 @@ class _TensorLifetimes:
         return np.where(self._is_idle, column, np.bincount(self._op, share * mean[self._tensor], self._num_ops))
 
     def rank(self, weights: Float, column: Float) -> Float:
-        """From -1 to 1, what share of the weights ops of lesser values own."""
+        """Return, from -1 to 1, the share of the weights that ops with lower values own."""
         owned = np.bincount(self._op, self._owned * weights[self._tensor], self._num_ops)
         order = np.argsort(column, kind="stable")
         below = np.cumsum(owned[order]) - owned[order] / 2

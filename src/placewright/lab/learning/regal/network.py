@@ -20,8 +20,7 @@ from placewright.proposal import Proposal
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Batch:
-    """Several graphs as one. op: [ops, op features]. edge: [edges, 3]. source, target: [edges]. graph_of: [ops].
-    num_incoming, num_outgoing: [ops, 1], at least 1."""
+    """Several graphs as one. op: [ops, op features]. edge: [edges, 3]. source, target: [edges]. graph_of: [ops]."""
 
     op: Tensor
     edge: Tensor
@@ -48,7 +47,7 @@ class Batch:
         )
 
     def mean_over_ops(self, values: Tensor) -> Tensor:
-        """[ops, n] -> [graphs, n]."""
+        """Return the mean over each graph's ops, [ops, n] -> [graphs, n]."""
         total = torch.zeros(self.num_graphs, values.shape[1]).index_add(0, self.graph_of, values)
         return total / torch.bincount(self.graph_of, minlength=self.num_graphs)[:, None]
 
@@ -64,16 +63,16 @@ class TwoLayers(nn.Module):
 
 
 def _silent(layers: TwoLayers) -> TwoLayers:
-    """With outputs of 0 until something is learned: after many rounds of sums states would be far from any scale, and a
-    policy should begin with all actions alike."""
+    """Return the layers with outputs of 0 until they learn: after many rounds of sums states would otherwise be far
+    from any scale, and a policy should begin with all actions equally likely."""
     nn.init.zeros_(layers.out.weight)
     nn.init.zeros_(layers.out.bias)
     return layers
 
 
 class MessageLayers(nn.Module):
-    """Of the messages that ops get along their edges in one direction: what a two-layer network makes of both ends and
-    the edge."""
+    """The layers of messages that ops receive along their edges in one direction: a two-layer network reads both ends
+    and the edge."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -82,15 +81,15 @@ class MessageLayers(nn.Module):
 
 
 class Messages:
-    """One pass over a batch: what every op receives in a round, from both directions together.
+    """One pass over a batch: the messages that every op receives in a round, from both directions together.
 
-    The second layer is linear, so it is applied to the sum or mean over an op's edges instead of to every edge. What
-    does not change from round to round is made once, and both directions are computed as one: small networks spend
-    their time on the number of calls.
+    The second layer is linear, so it is applied to the sum or mean over an op's edges instead of to every edge. Values
+    that do not change from round to round are computed once, and both directions are computed as one: the time of small
+    networks depends on the number of calls.
     """
 
     def __init__(self, batch: Batch, along: MessageLayers, against: MessageLayers, edge: Tensor, is_mean: bool) -> None:
-        """edge: states of the edges, [edges, width]."""
+        """Prepare the pass. edge: states of the edges, [edges, width]."""
         self._batch, self._width = batch, edge.shape[1]
         both = along, against
         parts = [layers.hidden.weight.split(self._width, 1) for layers in both]  # by source, target and edge
@@ -111,7 +110,7 @@ class Messages:
         self._bias = sum(count * layers.out.bias for count, layers in zip(counts, both, strict=True))
 
     def received(self, state: Tensor) -> Tensor:
-        """[ops, width] -> [ops, width]."""
+        """Return the messages, [ops, width] -> [ops, width]."""
         of_source, of_target = linear(state, self._of_ends).chunk(2, 1)
         source, target = self._batch.source, self._batch.target
         hidden = relu(of_source.index_select(0, source) + of_target.index_select(0, target) + self._from_edges)
@@ -124,7 +123,7 @@ class Messages:
 
 
 class GraphNetwork(nn.Module):
-    """Equation 1: a state for every op after T rounds of messages both ways."""
+    """Equation 1: a state for every op after T rounds of messages in both directions."""
 
     def __init__(self, configuration: PolicyConfiguration) -> None:
         super().__init__()
@@ -143,7 +142,7 @@ class GraphNetwork(nn.Module):
             self.update = _silent(layers) if self.kind == "residual" else layers
 
     def forward(self, batch: Batch) -> Tensor:
-        """-> [ops, width]"""
+        """Return the states, [ops, width]."""
         state = self.encode_op(batch.op)
         if self.rounds == 0:
             return state
@@ -167,7 +166,7 @@ class SequenceNetwork(nn.Module):
         self.recurrent = nn.LSTM(configuration.width, configuration.width)
 
     def forward(self, batch: Batch) -> Tensor:
-        """-> [ops, width]"""
+        """Return the states, [ops, width]."""
         graphs = self.encode_op(batch.op).split(torch.bincount(batch.graph_of, minlength=batch.num_graphs).tolist())
         return torch.cat([self.recurrent(graph)[0] for graph in graphs])
 
@@ -191,8 +190,8 @@ class PolicyNetwork(nn.Module):
         self.act = _silent(TwoLayers(width, width, space.num_logits))
 
     def forward(self, states: Tensor, actions: Tensor | None = None) -> Tensor:
-        """states: [ops, width]. actions: samples of one graph, int64 [samples, ops, choices], for a recurrent network.
-        -> [samples, ops, num logits], or where they are independent of actions [1, ops, num logits]"""
+        """Return logits, [samples, ops, num logits], or [1, ops, num logits] where they do not depend on actions.
+        states: [ops, width]. actions: samples of one graph, int64 [samples, ops, choices], for a recurrent network."""
         states = self._normalised(states)
         if self.recurrent is None:
             return self.act(states)[None]
@@ -212,14 +211,14 @@ class PolicyNetwork(nn.Module):
         return self.configuration.action_space.proposal(problem, actions, observation.fixed_op)
 
     def to_sample(self, states: Tensor) -> Logits:
-        """What to draw a graph's actions from. states: [ops, width]"""
+        """Return the logits that a graph's actions are drawn from. states: [ops, width]."""
         if self.recurrent is None:
             return self(states)[0].detach().numpy()
         weights = {name: weight.detach().numpy() for name, weight in self.named_parameters()}
         return LogitsInOrder(weights, self._normalised(states).detach().numpy(), self.levels)
 
     def _normalised(self, states: Tensor) -> Tensor:
-        """Of one graph."""
+        """Return the states of one graph, normalised."""
         if self.configuration.normalisation == "none":
             return states
         centred = states - states.mean(0)
@@ -227,7 +226,7 @@ class PolicyNetwork(nn.Module):
 
 
 class ValueNetwork(nn.Module):
-    """The reward to expect of a graph, from a network of its own."""
+    """The expected reward of a graph, from a separate network."""
 
     def __init__(self, configuration: PolicyConfiguration) -> None:
         super().__init__()
@@ -239,6 +238,6 @@ class ValueNetwork(nn.Module):
         nn.init.constant_(self.of_graph.out.bias, -1.0)
 
     def forward(self, observation: Context) -> Tensor:
-        """-> one number"""
+        """Return the expected reward, one number."""
         batch = Batch.of([observation.features])
         return self.of_graph(batch.mean_over_ops(self.of_op(self.states(batch)))).squeeze(1)[0]

@@ -1,4 +1,4 @@
-"""A trained policy: its network's weights and what they are for."""
+"""A trained policy: its network's weights and the problems it is for."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ class RegalPolicy(NetworkPolicy):
         return weight_shapes(self.configuration)
 
     def settings_in_title(self) -> str:
-        """Settings that are as by default do not count, so that a new one changes no title."""
+        """Return the settings that differ from their defaults, so that a new setting changes no title."""
         defaults = {each.name: each.default for each in fields(PolicyConfiguration)}
         varied = {name: value for name, value in asdict(self.configuration).items() if value != defaults[name]}
         return json.dumps(varied)
 
     def observe(self, problem: Problem, seed: int) -> Context:
-        """Features, after a search of 400 evaluations."""
+        """Return features, after a search of 400 evaluations."""
         configuration = self.configuration
         return context_of(problem, seed, configuration.decoder, with_affinities=configuration.with_affinities)
 
     def guide(self, problem: Problem, observation: Context, seed: int) -> Proposal:
-        """Actions drawn from what the network makes of the features, as the distributions they stand for."""
+        """Return the proposal of actions drawn from the network's logits for the features."""
         self.check(problem)
         actions = choose(logits_of(self.weights, self.configuration, observation.features), self.configuration, seed)
         return self.configuration.action_space.proposal(problem, actions, observation.fixed_op)
 
 
 def choose(logits: Logits, configuration: PolicyConfiguration, seed: int) -> NDArray[np.int64]:
-    """Levels for each choice of each op, [num ops, num choices], in the way the policy is for."""
+    """Return levels for each choice of each op, [num ops, num choices], by the policy's own action selection."""
     if configuration.action_selection == "mean":
         assert not isinstance(logits, LogitsInOrder)
         return expected_levels(logits, configuration.action_space)
@@ -54,7 +54,8 @@ def choose(logits: Logits, configuration: PolicyConfiguration, seed: int) -> NDA
 
 
 def expected_levels(logits: NDArray[np.float32], space: ActionSpace) -> NDArray[np.int64]:
-    """The level nearest to the mean of each choice's levels by the softmax of its logits, [num ops, num choices]."""
+    """Return the level nearest to the mean of each choice's levels by the softmax of its logits, [num ops, num
+    choices]."""
     count = [*space.levels, *([space.elite_bias_levels] if space.elite_bias_levels else [])]
     choices = np.split(logits, np.cumsum(count)[:-1], axis=1)
     if space.elite_bias_levels:
@@ -67,11 +68,11 @@ def expected_levels(logits: NDArray[np.float32], space: ActionSpace) -> NDArray[
 
 
 def sample(logits: Logits, space: ActionSpace, seed: int) -> NDArray[np.int64]:
-    """A level for each choice of each op, [num ops, num choices], by the softmax of the choice's logits: the largest of
-    the logits after Gumbel noise. What ops choose together is chosen by the mean of their logits."""
+    """Draw a level for each choice of each op, [num ops, num choices], by the softmax of the choice's logits: the
+    largest of the logits after Gumbel noise. A choice that ops make together uses the mean of their logits."""
     random = np.random.default_rng(seed)
     is_level = np.arange(max(space.levels)) < np.array(space.levels)[:, None]  # [choices, most levels]
-    logit = np.cumsum(is_level).reshape(is_level.shape) - 1  # any where there is no such level
+    logit = np.cumsum(is_level).reshape(is_level.shape) - 1  # arbitrary where there is no such level
     noise = np.full((len(logits), *is_level.shape), -np.inf)
     noise[:, is_level] = random.gumbel(size=(len(logits), sum(space.levels)))
     if isinstance(logits, LogitsInOrder):
@@ -86,7 +87,7 @@ def sample(logits: Logits, space: ActionSpace, seed: int) -> NDArray[np.int64]:
 
 
 def weight_shapes(configuration: PolicyConfiguration) -> dict[str, tuple[int, ...]]:
-    """Of every array of PolicyNetwork."""
+    """Return the shape of every array of PolicyNetwork."""
     width = configuration.width
     shapes: dict[str, tuple[int, ...]] = {}
 

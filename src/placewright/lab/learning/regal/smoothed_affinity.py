@@ -1,8 +1,9 @@
 """The affinity of ops to devices, smoothed over their neighbours.
 
-In the search for features half of the individuals have an op on the one device and half on the other, more or less by
-chance. Placements in which neighbours agree need far fewer transfers, and what tells the devices apart may well be
-chance; so the affinity of each op is spread along the edges (docs/lab/policies.md)."""
+In the search for features half of the individuals have an op on one device and half on the other, more or less at
+random. Placements in which neighbours agree need far fewer transfers, and differences between the devices may well be
+random; so the affinity of each op is spread along the edges (docs/lab/policies.md).
+"""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from numpy.typing import NDArray
 Float = NDArray[np.float64]
 Int = NDArray[np.int32]
 
-#: How far affinities are spread, and among how many ops around one in time they are balanced, so that either device has
-#: work; with None among those further away in the graph.
+#: The distance over which affinities are spread, and the number of ops around one in time among which they are
+#: balanced, so that either device has work; with None among those further away in the graph.
 _KINDS: tuple[tuple[int, int | None], ...] = ((3, None), (8, None), (20, None), (60, 100), (20, 30))
 NUM_KINDS = len(_KINDS)
 
@@ -25,7 +26,7 @@ def num_smoothed_affinities(num_devices: int) -> int:
 
 
 def smoothed_affinities(source: Int, target: Int, affinity: Float, position: Float) -> Float:
-    """Of several kinds, each of variance 1 over the graph: float64 [ops, num_smoothed_affinities].
+    """Return affinities of several kinds, each of variance 1 over the graph: float64 [ops, num_smoothed_affinities].
 
     source, target: ends of the edges, [edges]. affinity: of each op to each device, [ops, devices]. position: of each
     op in time, [ops].
@@ -43,12 +44,12 @@ def smoothed_affinities(source: Int, target: Int, affinity: Float, position: Flo
 
 
 def _far(distance: int) -> int:
-    """What affinities that were spread so far are compared with."""
+    """Return the distance of the affinities that those of this distance are compared with."""
     return 5 * distance + 20
 
 
 def _spread(source: Int, target: Int, values: Float, distances: Collection[int]) -> dict[int, Float]:
-    """Each op's value, [ops, n], becomes the mean of its own and its neighbours', as often as each distance says."""
+    """Replace each op's value, [ops, n], by the mean of its own and its neighbours', as often as each distance says."""
     ends, others = np.concatenate([source, target]), np.concatenate([target, source])
     order = np.argsort(ends, kind="stable")
     others = others[order]
@@ -67,7 +68,7 @@ def _spread(source: Int, target: Int, values: Float, distances: Collection[int])
 
 
 def _mean_in_time(values: Float, position: Float, window: int) -> Float:
-    """Of the values, [ops, n], of so many ops before and after each in time."""
+    """Return the mean of values, [ops, n], over a window of that many ops centred on each in time."""
     order = np.argsort(position, kind="stable")
     total = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(values[order], axis=0)])
     at = np.arange(len(order))

@@ -1,4 +1,4 @@
-"""How REGAL's policies are trained, and the paper's settings by name."""
+"""Trainings of REGAL's policies, and the paper's settings, by name."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class RegalTraining(TrainingConfiguration):
     Parameters
     ----------
     policy
-        What is trained.
+        The policy that is trained.
     evaluations, validation_evaluations
-        Of a rollout and of a search at a validation, those for features among them.
+        Evaluations of a rollout and of a search at a validation, including those for features.
     searches
-        That the evaluations of a rollout after those for features are divided among (guided_search.py).
+        Number of searches that share the evaluations of a rollout after those for features (guided_search.py).
     reference_seeds
-        Runs of uniform BRKGA with as many evaluations, whose mean a rollout is divided by.
+        Runs of uniform BRKGA with as many evaluations; their mean divides a rollout's objective.
     expert_rounds
-        Of guided search that make the expert's simple proposal better (expert.py).
+        Rounds of guided search that improve the expert's simple proposal (expert.py).
     expert_rule
         Name of a rule with the policy's actions, which is imitated instead (learning/rule/found).
     """
@@ -93,7 +93,7 @@ class RegalTraining(TrainingConfiguration):
         return ValueNetwork(self.policy)
 
     def environment(self, problem: Problem, number: int, split: Split) -> GuidedSearch:
-        """The seed of the search for features is the number of the problem."""
+        """Return the environment of a problem. The seed of the search for features is the number of the problem."""
         policy, core = self.policy, problem.core
         evaluations = self.evaluations if split == "train" else self.validation_evaluations
         reference = uniform_objective(problem, evaluations, self.reference_seeds)
@@ -121,16 +121,16 @@ class RegalTraining(TrainingConfiguration):
 
 
 def _ours(policy: PolicyConfiguration, is_zoo: bool) -> RegalTraining:
-    """Of searches' plans where the policy has affinities, else by rewards."""
+    """Return our training: imitation of searches' plans where the policy has affinities, else by rewards."""
     training = _by_rewards(policy, is_zoo)
     return _imitating(replace(training, policy=policy)) if policy.with_affinities else training
 
 
 def _by_rewards(policy: PolicyConfiguration, is_zoo: bool) -> RegalTraining:
-    """The network and rewards of the paper, with states centred over the graph, four samples of each graph that are
-    compared with one another and a learning rate ten times as high, which a thirtieth of the steps suffices for
-    (docs/lab/policies.md). Real networks are sized for two cores: the largest are left out, and copies come again,
-    since what is made of each is kept."""
+    """Return a training with the network and rewards of the paper, but with states centred over the graph, four samples
+    of each graph that are compared with one another, and a tenfold learning rate, with which a thirtieth of the steps
+    is enough (docs/lab/policies.md). The training on real networks is sized for two cores: the largest are left out,
+    and copies come again, since the environment of each is kept."""
     training = RegalTraining(
         policy=replace(policy, normalisation="graph"),
         steps=3000,
@@ -145,7 +145,8 @@ def _by_rewards(policy: PolicyConfiguration, is_zoo: bool) -> RegalTraining:
 
 
 def _imitating(training: RegalTraining) -> RegalTraining:
-    """Of what searches found, alone: learning from rewards after that gained nothing (docs/lab/notes/policies.md)."""
+    """Return a training that only imitates plans of searches: learning from rewards after that gained nothing
+    (docs/lab/notes/policies.md)."""
     policy = training.policy
     # Where peak memory is the objective the expert chooses among simple proposals, without rounds.
     steps, rounds = (400, 0) if policy.objective == "peak-memory" else (800, 8 if policy.decoder == "paper" else 16)
@@ -172,7 +173,8 @@ _THE_PAPERS = {
 
 
 def _under_other_readings(trainings: Mapping[str, RegalTraining]) -> dict[str, RegalTraining]:
-    """Those on synthetic graphs, filtered for another reading of control dependencies (docs/semantics.md)."""
+    """Return the trainings on synthetic graphs, filtered for another reading of control dependencies
+    (docs/semantics.md)."""
     names = ("runtime-synthetic", "runtime-synthetic-sequence")
     return {f"{name}-{control}": replace(trainings[name], control=control) for name in names for control in _OTHERS}
 
@@ -181,15 +183,15 @@ TRAININGS: dict[str, RegalTraining] = {
     **_OURS,
     **_under_other_readings(_OURS),
     **{f"{name}-paper": training for name, training in (_THE_PAPERS | _under_other_readings(_THE_PAPERS)).items()},
-    # By rewards, with the features that rules see.
+    # By rewards, with the features that rules use.
     **{
         f"{name}-rewards": _by_rewards(CONFIGURATIONS[name], is_zoo=True)
         for name in ("runtime-zoo-affinity", "peak-memory-zoo-affinity")
     },
-    # The same with six searches of a hundred evaluations for each reward, which leave less to luck.
+    # The same with six searches of a hundred evaluations for each reward, which depend less on luck.
     "runtime-zoo-affinity-searches": replace(_by_rewards(_AFFINITY, is_zoo=True), searches=6),
     "runtime-synthetic-signal-searches": replace(_OURS["runtime-synthetic"], control="signal", searches=6),
-    # By rewards from the rule on, which is imitated first, at the paper's learning rate.
+    # By rewards after imitation of the rule, at the paper's learning rate.
     "runtime-synthetic-rule-signal": replace(
         _by_rewards(_AFFINITY, is_zoo=False),
         control="signal",

@@ -1,1 +1,1 @@
-"""Rules: what a policy of REGAL is to be compared with, the best that its features give without a network."""
+"""Rules to compare REGAL's policies with: the best result that its features give without a network."""

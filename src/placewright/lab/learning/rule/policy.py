@@ -1,4 +1,4 @@
-"""A rule in the place of a policy: what `rule` guides its search with."""
+"""A rule in the place of a policy: the guide of the method `rule`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from placewright.support.errors import InputError, shown
 
 _FOLDER = Path(__file__).parent / "found"
 _SUFFIX = ".toml"
-#: In the names of rules found on the zoo, as the shipped policies are. Others are taken by name only: gains on other
+#: Part of the names of rules found on the zoo, as for shipped policies. Others are used by name only: gains on other
 #: graphs do not compare.
 _ZOO = "-zoo"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RulePolicy(NetworkPolicy):
-    """Without weights, as a rule has no network. record: the command that found it and its gain there."""
+    """A policy without weights, as a rule has no network. record: the command that found it and its gain there."""
 
     configuration: RuleConfiguration
     weights: Weights = field(default_factory=dict)
@@ -42,11 +42,11 @@ class RulePolicy(NetworkPolicy):
 
     @property
     def gain(self) -> float:
-        """In percent over uniform BRKGA, on the graphs it was found on."""
+        """The gain in percent over uniform BRKGA, on the graphs it was found on."""
         return float(self.record["improvement_percent"])
 
     def observe(self, problem: Problem, seed: int) -> Context:
-        """Features, after a search of 400 evaluations."""
+        """Return features, after a search of 400 evaluations."""
         own = self.configuration
         return context_of(problem, seed, own.decoder, with_affinities=own.with_affinities)
 
@@ -62,13 +62,13 @@ def rule_names() -> list[str]:
 
 @cache
 def found_rule(name: str) -> RulePolicy:
-    """Of one of `rule_names`."""
+    """Return one of `rule_names`."""
     return rule_from(name, tomllib.loads((_FOLDER / f"{name}{_SUFFIX}").read_text()))
 
 
 def shipped_rule(problem: Problem) -> RulePolicy:
-    """The one that was found for the problem's objective, number of devices and reading of control dependencies; of
-    several the one that gained most on the zoo. Raises InputError when there is none."""
+    """Return the rule that was found for the problem's objective and number of devices: preferably for its reading of
+    control dependencies, then the one that gained most on the zoo. Raises InputError when there is none."""
     known = [found_rule(name) for name in rule_names() if _ZOO in name]
     asked = (problem.objective, problem.machine.num_devices)
     fitting = [rule for rule in known if (rule.configuration.objective, rule.configuration.num_devices) == asked]

@@ -1,4 +1,4 @@
-"""One rule for all graphs: levels of priorities and affinities straight from the features a policy sees."""
+"""One rule for all graphs: levels of priorities and affinities directly from the features that a policy sees."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 Shape = Literal["halves", "line"]
 
-#: Features of an op by what they are of, with their columns (features.py). Those of time are there where it counts.
+#: Columns of the features of an op, by name (features.py). Those of time exist where it is the objective.
 _COLUMNS = {"inputs": 0, "outputs": 1, "workspace": 2}
 _COLUMNS_OF_TIME = {"before": 4, "after": 5, "own": 6}
 PLACEMENT_LEVELS, SCHEDULING_LEVELS = 5, 16
@@ -29,14 +29,14 @@ PLACEMENT_LEVELS, SCHEDULING_LEVELS = 5, 16
 
 @dataclass(frozen=True, kw_only=True)
 class RuleConfiguration:
-    """What a rule makes of the features of an op, in the levels of A.6; a choice it leaves out stays uniform.
+    """A map from the features of an op to the levels of A.6; a choice it leaves out stays uniform.
 
-    objective, num_devices, control: of the problems it was found on. decoder, warm_start: as a policy has them.
-    weights: by feature, of its rank among the ops, from 0 to 1; ranks are added up, and so give every op a score. With
-    none priorities stay uniform. shape: whether the mean of a priority is one level up to the median score and another
-    above ("halves"), or rises or falls from the one to the other with the score's rank ("line"). first_level,
-    last_level: of that mean, at the lowest and the highest score. variance_level: of priorities.
-    affinity: number of the kind of smoothed affinity whose device an op is drawn to; None where devices stay uniform.
+    objective, num_devices, control: of the problems it was found on. decoder, warm_start: as in a policy.
+    weights: by feature, of its rank among the ops, from 0 to 1; the weighted sum of ranks is an op's score. With none
+    priorities stay uniform. shape: the mean of a priority is one level up to the median score and another above
+    ("halves"), or rises or falls from one to the other with the score's rank ("line"). first_level, last_level: of that
+    mean, at the lowest and the highest score. variance_level: of priorities.
+    affinity: number of the kind of smoothed affinity whose device an op prefers; None where devices stay uniform.
     affinity_level, affinity_variance_level: of the mean of its key and of the variance.
     """
 
@@ -84,7 +84,7 @@ class RuleConfiguration:
 
 
 def columns(objective: Objective, num_devices: int) -> dict[str, int]:
-    """By name, the feature's column; the mean position in the search for features comes last."""
+    """Return the features' columns by name; the mean position in the search for features comes last."""
     own = _COLUMNS_OF_TIME if objective == "step-time" else {}
     return {**_COLUMNS, **own, "position": num_op_features(objective, num_devices) - 1}
 
@@ -94,7 +94,7 @@ def num_kinds(objective: Objective) -> int:
 
 
 def rule_actions(rule: RuleConfiguration, features: Features) -> Int:
-    """Levels for each choice of each op, [num ops, num choices], as `ActionSpace.proposal` takes them."""
+    """Return levels for each choice of each op, [num ops, num choices], as `ActionSpace.proposal` takes them."""
     chosen: list[Int] = []
     if rule.affinity is not None:
         own = _device_of(rule, features)
@@ -131,7 +131,7 @@ def _score(rule: RuleConfiguration, features: Features) -> Float:
 
 
 def _ranks(values: Float) -> Float:
-    """From 0 to 1; equal ones share the middle of theirs."""
+    """Return ranks from 0 to 1; equal values share the middle of theirs."""
     _, which, count = np.unique(values, return_inverse=True, return_counts=True)
     middle = np.cumsum(count) - (count + 1) / 2
     ranks: Float = middle[which] / max(1, len(values) - 1)

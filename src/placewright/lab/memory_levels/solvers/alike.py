@@ -1,4 +1,4 @@
-"""Layers of a network that are alike are mapped alike, as policies of offloading do (Sheng et al., FlexGen, 2023)."""
+"""A solver that maps similar layers of a network alike, as offloading policies do (Sheng et al., FlexGen, 2023)."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from placewright.lab.memory_levels.problem import Levels, MemoryProblem
 from placewright.lab.memory_levels.run import BestMap, MapResult
 from placewright.search.run.search_run import SearchRun
 
-#: Tensors that have one level together.
+#: Tensors that share one level.
 Group: TypeAlias = NDArray[np.intp]
-#: Of so many groups pairs are moved.
+#: Pairs are moved among this many of the largest groups.
 _PAIRED = 12
 
 
 @dataclass(frozen=True, kw_only=True)
 class Alike:
-    """Tensors whose names differ in numbers alone change their level together, alone or with another such group, for as
-    long as that saves something.
+    """A search over groups of tensors whose names differ only in numbers: each group changes its level together, alone
+    or with another group, as long as that saves something.
 
-    Begins with everything in each of the levels. What does not fit is rectified, and moves up again when others leave.
+    It starts with everything in each of the levels. What does not fit is rectified, and moves up again when others
+    leave.
     """
 
     name: str = "alike"
@@ -48,12 +49,13 @@ class Alike:
 
 
 def _moves(groups: list[Group]) -> list[tuple[Group, ...]]:
-    """Each group, then pairs of the largest."""
+    """Return each group, then pairs of the largest."""
     return [*((group,) for group in groups), *combinations(groups[:_PAIRED], 2)]
 
 
 def _moved(best: BestMap, levels: Levels, latency: int, groups: tuple[Group, ...]) -> tuple[Levels, int]:
-    """With each of the groups in another level, whichever is best."""
+    """Return the best map with each of the groups in another level, if that is an improvement; else the map as it
+    was."""
     problem = best.problem
     others = [[level for level in range(problem.num_levels) if level != levels[group[0]]] for group in groups]
     choices = list(product(*others))[: max(0, best.run.evaluations_left)]
@@ -71,7 +73,7 @@ def _moved(best: BestMap, levels: Levels, latency: int, groups: tuple[Group, ...
 
 
 def _groups(problem: MemoryProblem) -> list[Group]:
-    """Tensors by name without its numbers, those of the most bytes first."""
+    """Group tensors by name without its numbers, the groups with the most bytes first."""
     members: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     for tensor, name in enumerate(problem.tensor_names):
         members[re.sub(r"\d+", "", name), int(problem.is_weight[tensor])].append(tensor)

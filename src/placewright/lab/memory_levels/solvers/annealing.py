@@ -18,7 +18,8 @@ _SEEDS_APART = 2**32
 
 
 def moves_per_second(problem: MemoryProblem) -> int:
-    """About how many moves are scored in a second: of a few ops each, or of all where prefetching couples them."""
+    """Return about how many moves are scored in a second: each takes a few ops, or all where prefetching couples
+    them."""
     if problem.chip.has_prefetch:
         return max(1000, 8_000_000 // problem.num_ops)
     return max(1000, 1_000_000_000 // (500 + problem.num_ops))
@@ -26,9 +27,10 @@ def moves_per_second(problem: MemoryProblem) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class LevelAnnealing:
-    """A tensor moves to another level; where that is full, others make room. It starts from the density greedy.
+    """Annealing that moves a tensor to another level; where that is full, others make room. It starts from the density
+    greedy.
 
-    rounds: how often it cools, each time from the best so far; one round alone is sometimes caught 2% above the optimum
+    rounds: number of coolings, each from the best so far; one round alone is sometimes caught 2% above the optimum
     of ResNet-101. Temperatures are relative to the latency of the start.
     """
 

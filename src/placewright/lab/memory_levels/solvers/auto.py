@@ -1,4 +1,5 @@
-"""Compilers and greedy maps first, then what the time allows: the program over configurations, and annealing."""
+"""A sequence of solvers: compilers and greedy maps first, then, as time allows, annealing and the program over
+configurations."""
 
 from __future__ import annotations
 
@@ -20,27 +21,28 @@ from placewright.lab.memory_levels.solvers.random_maps import RandomMaps
 from placewright.search.run.budget import Budget
 from placewright.search.run.search_run import SearchRun
 
-#: What the searches that see latencies only may spend, each; more rarely helps.
+#: Most evaluations of each search that sees latencies only; more rarely helps.
 _BLACK_BOX_EVALUATIONS = 4000
-#: Fewer on networks of more than 5,000 ops, where that takes longer than about a second.
+#: Fewer on networks of more than 5,000 ops, where they take longer than about a second.
 _BLACK_BOX_OPS = 20_000_000
 #: Relaxing a program of more variables takes more than about a second.
 _MAX_VARIABLES = 40_000
-#: Of the time, for annealing; the program has most of the rest.
+#: Share of the time for annealing; the program has most of the rest.
 _ANNEALING_SHARE = 0.35
-#: And no more than so long, as annealing never ends by itself where the program may prove the map in a second.
+#: Most time for annealing, which never ends by itself, whereas the program may prove the map in a second.
 _MOST_ANNEALING_SECONDS = 20.0
-#: A part whose time is over still gets so much.
+#: Least time of a part, even when the run's time is over.
 _LEAST_SECONDS = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Auto:
-    """Never worse than the other solvers at the same number of evaluations, up to 4,000; ends when a map is proven.
+    """A solver never worse than the others at the same number of evaluations, up to 4,000; it ends when a map is proven
+    optimal.
 
     Compilers and greedy maps run first, whatever the budget; then annealing, and the searches that see latencies only.
     Where SciPy is installed and the chip does not prefetch, the relaxed program gives a bound and one more start; under
-    a time limit its whole numbers have the rest of the time, to prove the map.
+    a time limit, the integer program has the rest of the time to prove the map.
     """
 
     name: str = "auto"
@@ -64,7 +66,7 @@ class _Course:
         self.best = BestMap(problem, run, name)
         self.bound = _Bound(latency_ps=alone_bound(problem))
         self.program: Program | None = None
-        # A descent looks at a few ops per move, on a chip that prefetches too.
+        # A descent looks at a few ops per move, also on a chip that prefetches.
         self.descent_evaluations = 500_000_000 // (500 + problem.num_ops)
 
     def result(self) -> MapResult:
@@ -74,7 +76,7 @@ class _Course:
                 break
         bound = self.bound
         assert self.best.levels is not None  # the compilers' maps were offered
-        # Where weights are fetched early, room in the fastest level is worth something.
+        # With prefetching, room in the fastest level is worth something.
         if not self.problem.chip.has_prefetch:
             self.best.levels = _core.drawn_near(self.problem.core, self.best.levels)
             self.best.latency_ps = self.problem.evaluate_one(self.best.levels)[0]
@@ -91,12 +93,12 @@ class _Course:
         return is_proven(self.best.latency_ps, self.bound.latency_ps) or time_is_over or self.run.is_interrupted()
 
     def _first(self) -> None:
-        """What takes milliseconds; all of it runs, so that the compilers' latencies are known."""
+        """Run the solvers that take milliseconds; all of them, so that the compilers' latencies are known."""
         solvers: list[MapSolver] = [Compiler(name=name) for name in COMPILERS]
         solvers += [DensityGreedy(), Alike(), MarginalGreedy(), MarginalGreedy(name="marginal-density", per_byte=True)]
         for solver in solvers:
             self._try(solver, Budget(evaluations=self.descent_evaluations))
-        # Compilers' maps end in other places when each is improved move by move.
+        # Improved move by move, each compiler's map ends in a different local optimum.
         assert self.best.levels is not None
         for start in (*(compiler(self.problem) for compiler in COMPILERS.values()), self.best.levels):
             self._descend(start, "descent")
@@ -118,19 +120,19 @@ class _Course:
                 self._try(solver, Budget(evaluations=evaluations, seconds=seconds))
 
     def _try(self, solver: MapSolver, budget: Budget) -> None:
-        """Runs another solver with a budget of its own, whatever is left of the run's."""
+        """Run another solver with a budget of its own, whatever is left of the run's."""
         own = SearchRun(budget, seed=self.run.seed, threads=self.run.threads, interrupted=self.run.is_interrupted)
         found = solver.solve(self.problem, own)
         self.bound.baselines[solver.name] = found.latency_ps
         self.best.take(found.levels, found.latency_ps, solver.name, evaluations=own.evaluations)
 
     def _descend(self, levels: Levels, found_by: str) -> None:
-        """Offers a map after all moves of one tensor that save something."""
+        """Offer a map after all moves of one tensor that save something."""
         better, spent = _core.steepest_descent(self.problem.core, levels, False, self.descent_evaluations)
         self.best.offer(better, found_by, evaluations=spent + 1)
 
     def _relax(self) -> None:
-        """A bound, and a map near the relaxed one."""
+        """Solve the relaxed program for a bound, and for a map near its solution."""
         if not self._has_program():
             return
         program = self.program = configuration_program(self.problem)
@@ -145,7 +147,7 @@ class _Course:
         return count_variables(self.problem) <= _MAX_VARIABLES
 
     def _close(self) -> None:
-        """Whole numbers; what takes them long is no reason to wait where no time is given."""
+        """Solve the integer program; not without a time limit, as it can take long."""
         if self.program is None or self.run.seconds_left is None:
             return
         found = solve_program(self.program, self.problem, self.run.seconds_left)

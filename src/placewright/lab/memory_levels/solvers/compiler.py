@@ -12,7 +12,7 @@ from placewright.search.run.search_run import SearchRun
 
 @dataclass(frozen=True, kw_only=True)
 class Compiler:
-    """One of `compilers.py`, by its name."""
+    """A rule of `compilers.py`, by its name."""
 
     name: str
 

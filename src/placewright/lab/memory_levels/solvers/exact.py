@@ -14,7 +14,7 @@ from placewright.lab.memory_levels.run import BestMap, MapResult
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError, MissingExtraError
 
-#: HiGHS counts a constraint as kept, and a bound as met, within about so much, relative to the numbers.
+#: HiGHS accepts a constraint as satisfied, and a bound as met, within about this tolerance, relative to the numbers.
 TOLERANCE = 1e-6
 _PS_PER_US = 1e6
 _DEFAULT_SECONDS = 60.0
@@ -22,10 +22,11 @@ _DEFAULT_SECONDS = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Exact:
-    """The fastest map, proven, where HiGHS closes the program within the time; else the best it found and its bound.
+    """The fastest map, proven, where HiGHS closes the program within the time; else the best map it found, with its
+    bound.
 
-    A limit of evaluations does not bound it; without a limit of time it has a minute, as HiGHS hears no Ctrl-C. It
-    needs scipy, and a chip without prefetching.
+    A limit of evaluations does not bound it; without a time limit it gets a minute, as HiGHS does not react to Ctrl-C.
+    It needs scipy, and a chip without prefetching.
     """
 
     name: str = "exact"
@@ -50,13 +51,14 @@ class Exact:
 
 
 def is_proven(latency_ps: int, bound_ps: int) -> bool:
-    """Whether no map is faster, to the solver's tolerance of a millionth."""
+    """True if no map is faster, to the solver's tolerance of a millionth."""
     return latency_ps <= bound_ps * (1 + TOLERANCE)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ProgramSolution:
-    """levels: the best map that was found, None for none; bound_ps: what no map is faster than."""
+    """The solution of a program. levels: the best map, None for none; bound_ps: a lower bound on the latency of every
+    map."""
 
     levels: Levels | None
     bound_ps: int
@@ -69,7 +71,7 @@ def solve_program(
     *,
     relaxed: bool = False,
 ) -> ProgramSolution:
-    """Solve a program within a time. relaxed: without its whole numbers; the map is then the nearest."""
+    """Solve a program within a time. relaxed: without its integrality; the map is then the nearest."""
     optimize, sparse = _scipy()
     size = len(program.lower), len(program.cost)
     matrix = sparse.csr_array((program.values, (program.rows, program.columns)), shape=size)
@@ -106,7 +108,7 @@ def _scipy() -> tuple[Any, Any]:
 
 
 def has_scipy() -> bool:
-    """Whether programs can be solved here."""
+    """True if programs can be solved here."""
     try:
         _scipy()
     except MissingExtraError:

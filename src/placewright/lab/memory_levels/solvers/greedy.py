@@ -1,5 +1,5 @@
-"""Greedy maps: by what a byte saves and by what a move saves, of a solver that knows the model; and op by op, as the
-EGRL paper compares itself (Khadka et al., section 4, baselines)."""
+"""Greedy maps: two solvers that know the model, by savings per byte or per move; and the EGRL paper's baseline, op by
+op (Khadka et al., section 4, baselines)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from placewright.search.run.search_run import SearchRun
 
 @dataclass(frozen=True, kw_only=True)
 class DensityGreedy:
-    """Every tensor is moved alone from the slowest level to the fastest that could hold it; then, in the order of time
-    saved per byte and op during which the byte is taken, each goes to the fastest level that has room for it."""
+    """A solver that moves every tensor alone from the slowest level to the fastest that could hold it, to measure the
+    time saved; then, in order of time saved per byte and op during which the byte is taken, each goes to the fastest
+    level that has room for it."""
 
     name: str = "density"
 
@@ -30,7 +31,7 @@ class DensityGreedy:
 
 
 def density_map(problem: MemoryProblem) -> Levels:
-    """The map of `DensityGreedy`."""
+    """Return the map of `DensityGreedy`."""
     saved = _core.level_savings(problem.core, problem.all_slowest()).reshape(problem.num_tensors, problem.num_levels)
     capacity = np.array([level.capacity_bytes for level in problem.chip.levels])
     fastest = np.argmax(problem.size_bytes[:, None] <= capacity[None], axis=1)
@@ -44,8 +45,8 @@ def density_map(problem: MemoryProblem) -> Levels:
 
 @dataclass(frozen=True, kw_only=True)
 class MarginalGreedy:
-    """From the slowest level, the move of one tensor that saves the most, again and again; or the most per byte and op
-    during which the byte is taken."""
+    """A solver that starts from the slowest level and repeats the move of one tensor that saves the most; with
+    `per_byte`, the most per byte and op during which the byte is taken."""
 
     name: str = "marginal"
     per_byte: bool = False
@@ -61,10 +62,11 @@ class MarginalGreedy:
 
 @dataclass(frozen=True, kw_only=True)
 class GreedyDp:
-    """Op by op all levels of its weights and of what it makes, keeping the pair of the highest reward; pass after pass.
+    """A solver that tries, op by op, all levels of the op's weights and results and keeps the pair with the highest
+    reward; pass after pass.
 
-    A pass costs as many evaluations as ops times pairs, 9 per op on three levels, whether or not the op has weights.
-    It starts from the slowest level, sees rewards only, and stops early when a pass changes nothing.
+    A pass costs as many evaluations as ops times pairs, 9 per op on three levels, whether or not the op has weights. It
+    starts from the slowest level, sees rewards only, and stops early when a pass changes nothing.
     """
 
     name: str = "greedy-dp"

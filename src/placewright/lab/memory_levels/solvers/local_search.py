@@ -1,4 +1,4 @@
-"""Local search that sees latencies only, helped by the rectifier."""
+"""Local search that uses latencies only, helped by the rectifier."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from placewright.search.run.drive import drive
 from placewright.search.run.search_run import SearchRun, settings_of
 from placewright.support.errors import InputError
 
-#: Where a search may begin beside a compiler's map: every tensor in the slowest level.
+#: A start other than a compiler's map: every tensor in the slowest level.
 SLOWEST = "slowest"
 
 
 @dataclass(frozen=True, kw_only=True)
 class LevelLocalSearch:
-    """One to `most_flips` tensors get another level; the rectified map is kept unless it is slower.
+    """A search in which one to `most_flips` tensors get another level; the rectified map is kept unless it is slower.
 
     start: "slowest", or the name of a compiler.
     """

@@ -1,4 +1,4 @@
-"""Random maps, rectified: what any search must beat."""
+"""Random maps, rectified: the least that a search must beat."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BATCH = 256
 
 @dataclass(frozen=True, kw_only=True)
 class RandomMaps:
-    """The best of maps whose tensors all have a level drawn uniformly."""
+    """A solver that keeps the best of maps whose tensors all have a level drawn uniformly."""
 
     name: str = "random"
 

@@ -31,24 +31,25 @@ _SOLVERS: tuple[MapSolver, ...] = (
     RandomMaps(),
     *(Compiler(name=name) for name in COMPILERS),
 )
-#: Extensions add theirs.
+#: Extensions add their own solvers.
 MAP_SOLVERS: dict[str, MapSolver] = {solver.name: solver for solver in _SOLVERS}
-#: Solvers that take a trained policy, made with it; an extension adds them. They raise InputError for one of another
-#: kind. Those that MAP_SOLVERS lacks do nothing without one.
+#: Solvers made with a trained policy; an extension adds them. They raise InputError for one of another
+#: kind. Those not in MAP_SOLVERS need a policy.
 MAP_SOLVERS_OF_POLICIES: dict[str, Callable[[Any], MapSolver]] = {}
-#: As many maps as the EGRL paper's agents see, for solvers that score no moves.
+#: As many maps as the EGRL paper's agents try, for solvers that score no moves.
 _MAPS = 4000
 
 
 def default_map_evaluations(solver: str, problem: MemoryProblem) -> int:
-    """The budget of a solver where none is given: about a second's worth of moves, for those that score moves."""
+    """Return the default budget of a solver: about a second's worth of moves, for those that score moves."""
     return min(500_000, moves_per_second(problem)) if solver in ("auto", "annealing", "marginal") else _MAPS
 
 
 def make_map_solver(name: str, policy: object | None = None) -> MapSolver:
-    """The solver of that name, with a trained policy where one is given.
+    """Return the solver of that name, with a trained policy if one is given.
 
-    Raises InputError that suggests the nearest name, and where solver and policy do not go together."""
+    Raises InputError that suggests the nearest name, and where solver and policy do not fit together.
+    """
     if name not in MAP_SOLVERS or policy is not None:
         load_extensions()
     if name not in MAP_SOLVERS and name not in MAP_SOLVERS_OF_POLICIES:
@@ -61,5 +62,5 @@ def make_map_solver(name: str, policy: object | None = None) -> MapSolver:
         return MAP_SOLVERS_OF_POLICIES[name](policy)
     if name not in MAP_SOLVERS:
         raise InputError(f"solver '{name}' needs a trained policy of EGRL")
-    has_scipy()  # Imported now, where it takes nothing of the solver's time.
+    has_scipy()  # Imported now, so that no solver's time includes it.
     return MAP_SOLVERS[name]

@@ -1,4 +1,4 @@
-"""The best solution so far, and what is proved of it."""
+"""The best solution so far, and the bound that is proved for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from placewright.problem.objective import Metrics, status_of
 from placewright.search.run.result import Result
 from placewright.search.run.search_run import Incumbent, SearchRun
 
-#: CP-SAT is given at least so many seconds of a time limit.
+#: CP-SAT gets at least this many seconds of a time limit.
 LEAST_SECONDS = 0.01
 
 
@@ -38,13 +38,13 @@ class Best:
 
     @property
     def is_optimal(self) -> bool:
-        """Whether that is proved: the limits kept, and nothing below the objective."""
+        """True if the best is proved optimal: it keeps the limits, and no plan has a lower objective."""
         return status_of(self.objective, self.metrics.bytes_over_limit, self.proven_bound) == "optimal"
 
     def learn(self, bound: int | None) -> None:
-        """Takes a bound that a search proved, no lower than the simple one it began with; where it proved none, the
-        simple one if that is met. Nothing is learnt while the best breaks a limit, since plans that do may have a lower
-        objective."""
+        """Set the bound to one that a search proved, but at least to the simple lower bound; where the search proved
+        none, use the simple bound if the best reaches it. Does nothing while the best breaks a limit, since plans that
+        do may have a lower objective."""
         simple = lower_bound(self._problem).value
         if self.metrics.bytes_over_limit == 0 and (bound is not None or self.objective == simple):
             self.proven_bound = max(simple, bound or 0)

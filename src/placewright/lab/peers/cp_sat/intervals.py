@@ -1,4 +1,5 @@
-"""Step time on any machine, with an interval for every op on a device and for every transfer on what it occupies."""
+"""Step time on any machine, with an interval for every op on a device and for every transfer on the devices or link
+that it occupies."""
 
 from __future__ import annotations
 
@@ -23,12 +24,13 @@ from placewright.search.run.result import Solution
 #: Intervals and pairs of steps beyond which building a model takes longer than it is worth.
 MAX_INTERVALS = 10_000
 MAX_PAIRS = 20_000
-#: Ops up to which this model is faster than segments where both fit: transfers free, or not.
+#: Ops up to which this model is faster than segments where both fit: with free transfers, or not.
 _MAX_PROVEN_FREE, _MAX_PROVEN = 15, 45
 
 
 def proves(structure: Structure) -> bool:
-    """Whether this model closes the gap in a second or so, where that of segments leaves it open after ten."""
+    """True if the graph is so small that this model closes the gap in about a second, where that of segments leaves it
+    open after ten."""
     tensors = range(structure.num_tensors)
     free = not any(
         structure.transfer_ns(t, s, d) for t in tensors for s, d in permutations(range(structure.num_devices), 2)
@@ -50,19 +52,19 @@ class _Step:
 
 @dataclass(frozen=True)
 class _Resource:
-    """A device or link: what may occupy it, one at a time."""
+    """A device or link, with the steps that may occupy it, one at a time."""
 
     steps: list[tuple[_Step, Expression]] = field(default_factory=list)
     intervals: list[Expression] = field(default_factory=list)
 
 
 def formulate(structure: Structure, warm: Solution | None, at_least: int, at_most: int) -> Formulation:
-    """Steps on one device, or overlapped on one link, exclude each other; an instant may not lie inside an interval,
-    so that a free transfer is a barrier.
+    """Formulate the model. Steps on one device, or overlapped on one link, exclude each other; an instant may not lie
+    inside an interval, so that a free transfer is a barrier.
 
-    A control dependency in mode "order" says nothing about times: the steps that exclude each other get ranks as well,
+    A control dependency in mode "order" does not restrict times: the steps that exclude each other get ranks as well,
     which follow their times and which the dependency orders. With more than MAX_PAIRS pairs of such steps it is left
-    out, and the order made of a solution may take longer than the model says.
+    out, and the order made from a solution may take longer than the model's step time.
     """
     model = CpModel()
     placement = Placement(model, structure)
@@ -88,7 +90,7 @@ def formulate(structure: Structure, warm: Solution | None, at_least: int, at_mos
 
 
 class _Building:
-    """The model while it is built: variables of ops and of transfers by (tensor, destination)."""
+    """The model under construction: variables of ops, and of transfers by (tensor, destination)."""
 
     def __init__(self, model: CpModel, structure: Structure, placement: Placement, at_most: int) -> None:
         self.model, self.structure, self.placement, self.at_most = model, structure, placement, at_most
@@ -137,7 +139,7 @@ class _Building:
                 self._occupy(occupied, step, time_ns, moves)
 
     def add_controls(self) -> None:
-        """Ordered by start with what "signal" asks for, or by rank."""
+        """Order the ops of control dependencies by time in mode "signal", else by rank."""
         if self.structure.problem.control == "signal":
             for before, after in self.structure.controls:
                 self._add_signal(before, after)
@@ -180,7 +182,7 @@ class _Building:
                     model.add(rank[id(first)] < rank[id(second)]).only_enforce_if(both)
 
     def hint(self, warm: Solution, step_time: Expression) -> None:
-        """Devices and times of the warm start."""
+        """Hint the devices and times of the warm start."""
         device_of = self.placement.hint(self.model, warm.device_of.tolist())
         simulated = self.structure.problem.core.simulate(warm.device_of, warm.order)
         new_name = dict(zip(warm.device_of.tolist(), device_of, strict=True))

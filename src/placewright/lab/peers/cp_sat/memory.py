@@ -1,4 +1,4 @@
-"""Peak memory on one device, or on many with blocking transfers, where only the order decides."""
+"""Peak memory on one device, or on several with blocking transfers, where only the order decides."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ MAX_INTERVALS = 10_000
 
 
 def fits(structure: Structure, warm: Solution | None) -> bool:
-    """Whether memory follows from the order alone: overlapped transfers come and go with time."""
+    """True if memory follows from the order alone, as without overlapped transfers, and the model is not too large."""
     by_order = structure.num_devices == 1 or structure.problem.machine.transfer_model == "blocking"
     return by_order and (structure.num_ops + 2 * structure.num_tensors) * structure.num_devices <= MAX_INTERVALS
 
 
 def max_bytes(structure: Structure) -> int:
-    """No plan has a peak above this: everything on one device at once."""
+    """Return an upper bound on the peak of every plan: everything on one device at once."""
     lowered = structure.problem.lowered
     sizes = (lowered.resident_bytes, lowered.copy_bytes, lowered.allocated_bytes, lowered.workspace_bytes)
     return sum(int(own.sum()) for own in sizes)
 
 
 def formulate(structure: Structure, warm: Solution | None, at_least: int, at_most: int) -> Formulation:
-    """Every step has a place; a step that needs another stands at least one place later. What is held at a place is
-    all that steps there hold while they run.
+    """Formulate the model. Every step has a place; a step that needs another has a place at least one later. The memory
+    used at a place is the sum over all steps there.
 
-    Steps that share a place only add up, so taking them one after another never needs more; hence nothing keeps them
-    apart, and every order is a solution too.
+    Steps that share a place only add up, so running them one after another never needs more; hence no constraint
+    separates them, and every order is a solution too.
     """
     model = CpModel()
     placement = Placement(model, structure)
@@ -59,7 +59,7 @@ def formulate(structure: Structure, warm: Solution | None, at_least: int, at_mos
 
 
 class _Building:
-    """The model while it is built. places[op]; transfers: place and presence by (tensor, destination)."""
+    """The model under construction. places[op]; transfers: place and presence by (tensor, destination)."""
 
     def __init__(self, model: CpModel, structure: Structure, placement: Placement) -> None:
         self.model, self.structure, self.placement, self.on = model, structure, placement, placement.on
@@ -73,7 +73,7 @@ class _Building:
             model.add(self.places[before] < self.places[after])
 
     def _possible_destinations(self, tensor: int) -> list[int]:
-        """Devices where a reader may stand without the maker."""
+        """Return the devices where a reader may be placed without the maker."""
         maker = self.structure.producer[tensor]
         apart = [r for r in self.structure.readers[tensor] if self.structure.group[r] != self.structure.group[maker]]
         return sorted({d for reader in apart for d in self.on[reader] if set(self.on[maker]) != {d}})
@@ -117,7 +117,7 @@ class _Building:
                 self._hold(d, place, end, moves, size_bytes)
 
     def _new_end(self, tensor: int, d: int | None) -> Expression:
-        """The first place where a tensor at home (d is None) or its copy on d is no more."""
+        """Return a variable for the first place at which a tensor at home (d is None), or its copy on d, is freed."""
         self.ends[tensor, d] = self.model.new_int_var(1, self.num_places, "")
         return self.ends[tensor, d]
 
@@ -141,7 +141,7 @@ class _Building:
             self._hold(d, self.places[maker], end, here, size_bytes)
 
     def add_peaks(self, at_least: int, at_most: int) -> Expression:
-        """The largest peak, and on each device room for what is held beside its residents."""
+        """Return the largest peak, and restrict each device's memory to the room that its residents leave."""
         peak = self.model.new_int_var(at_least, at_most, "")
         for d, limit in enumerate(self.structure.problem.memory_limits_bytes):
             room, residents = self.model.new_int_var(0, at_most, ""), self._residents_on(d)
@@ -152,7 +152,7 @@ class _Building:
         return peak
 
     def _residents_on(self, d: int) -> Expression:
-        """Bytes of the residents that an op on the device reads."""
+        """Return the bytes of the residents that ops on the device read."""
         sizes = self.structure.problem.lowered.resident_bytes.tolist()
         here = {resident: self.model.new_bool_var("") for resident in range(len(sizes))}
         for op, own in enumerate(self.structure.residents):
@@ -161,7 +161,7 @@ class _Building:
         return sum(sizes[resident] * literal for resident, literal in here.items())
 
     def hint(self, warm: Solution) -> None:
-        """Devices and places of the warm start."""
+        """Hint the devices and places of the warm start."""
         device_of = self.placement.hint(self.model, warm.device_of.tolist())
         new_name = dict(zip(warm.device_of.tolist(), device_of, strict=True))
         place_of = {(index, new_name.get(d, -1)): place for (index, d), place in positions_of(warm).items()}

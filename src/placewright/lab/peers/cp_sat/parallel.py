@@ -26,10 +26,10 @@ def fits(structure: Structure, warm: Solution | None) -> bool:
 
 
 def formulate(structure: Structure, warm: Solution | None, at_least: int, at_most: int) -> Formulation:
-    """As many ops at a time as there are devices, which are dealt out afterwards.
+    """Formulate the model: at most as many ops at a time as there are devices; devices are assigned afterwards.
 
-    Left out are control dependencies in mode "order", and that an op without duration needs a device too; where that
-    matters, the order made of a solution takes longer than the model says.
+    The model leaves out control dependencies in mode "order", and the device that an op without duration needs; where
+    that matters, the order made from a solution takes longer than the model's step time.
     """
     model = CpModel()
     times = [own[0] for own in structure.time_ns]
@@ -57,7 +57,7 @@ def formulate(structure: Structure, warm: Solution | None, at_least: int, at_mos
 
 
 def dealt(structure: Structure, start_ns: list[int]) -> Solution:
-    """Ops in the order of their starts, each on the device that is free first."""
+    """Assign ops in the order of their starts, each to the device that is free first."""
     finish_ns = [start + own[0] for start, own in zip(start_ns, structure.time_ns, strict=True)]
     free = [(0, device) for device in range(structure.num_devices)]
     device_of = [0] * structure.num_ops

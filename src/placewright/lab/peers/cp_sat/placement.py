@@ -1,4 +1,4 @@
-"""The part all models share: which device each op stands on."""
+"""The part that all models share: the device of each op."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ class Placement:
         self._of_group = of_group
 
     def _devices(self, op: int, num_before: int) -> list[int]:
-        """Of devices that are alike the first group takes the first, the second one of the first two, and so on."""
+        """Return the devices of a group. If devices are alike, the first group gets the first, the second one of the
+        first two, and so on."""
         allowed = self._structure.allowed[op]
         return allowed[: num_before + 1] if self._structure.devices_are_alike else allowed
 
     def hint(self, model: CpModel, device_of: Sequence[int]) -> list[int]:
-        """Hints a placement, with devices that are alike renamed as the model wants; returns it so."""
+        """Hint a placement and return it; devices that are alike are renamed as the model requires."""
         new_name = list(range(self._structure.num_devices))
         if self._structure.devices_are_alike:
             seen = dict.fromkeys(device_of[first] for first in self._of_group)
@@ -53,7 +54,7 @@ class Placement:
 
 
 def device_literals(model: CpModel, devices: Sequence[int]) -> dict[int, Expression]:
-    """One per device; exactly one of them is true."""
+    """Return a literal per device; exactly one of them is true."""
     if len(devices) == 1:
         return {devices[0]: model.new_constant(1)}
     if len(devices) == 2:

@@ -1,4 +1,4 @@
-"""OR-tools, where it is needed."""
+"""The check that OR-tools is installed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from placewright.support.errors import MissingExtraError
 
 
 def require_ortools(method: str) -> None:
-    """Raises MissingExtraError, naming the extra, where OR-tools is not installed."""
+    """Raise MissingExtraError, naming the extra, where OR-tools is not installed."""
     try:
         import ortools.sat.python.cp_model  # noqa: F401
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Runs CP-SAT on a model, so that its solutions are seen and it can be ended while it runs."""
+"""Runs of CP-SAT on a model, which report solutions and can be ended at any time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from placewright.lab.peers.cp_sat.window import Window
 from placewright.search.run.budget import Interrupted
 from placewright.search.run.result import Solution
 
-#: How often the waiting thread looks up.
+#: Interval at which the waiting thread checks.
 _SECONDS_BETWEEN_LOOKS = 0.02
 #: Complete searches that would take a lone worker's time from the neighbourhood searches; default_lp stays for proofs.
 NOT_INTERLEAVED = (
@@ -35,7 +35,7 @@ NOT_INTERLEAVED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Of one run: seconds on the clock, or CP-SAT's deterministic time; threads and seed."""
+    """The limits of one run: seconds on the clock, or CP-SAT's deterministic time; threads and seed."""
 
     seconds: float | None
     effort: float
@@ -45,8 +45,8 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a run ended. bound: of the model's objective, None where the model has no solution. exhausted: whether it
-    was solved to the end."""
+    """The end of a run. bound: of the model's objective, None where the model has no solution. exhausted: the search
+    was complete."""
 
     bound: int | None
     exhausted: bool
@@ -54,7 +54,7 @@ class Ended:
 
 
 class _Decoding(CpSolverSolutionCallback):
-    """Decodes every solution where its values are at hand."""
+    """A callback that decodes every solution when its values are available."""
 
     def __init__(self, formulation: Formulation, found: SimpleQueue[Solution]) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class _Decoding(CpSolverSolutionCallback):
 def solve_model(
     formulation: Formulation, limits: Limits, on_solution: Callable[[Solution], None], interrupted: Interrupted | None
 ) -> Ended:
-    """CP-SAT works in a thread of its own; this one takes its solutions and asks whether to end."""
+    """Run CP-SAT in a thread of its own; this thread takes its solutions and asks whether to end."""
     began = time.perf_counter()
     found = SimpleQueue[Solution]()
 
@@ -85,7 +85,7 @@ def solve_model(
     _take(found, on_solution, 0)
     bound = solver.best_objective_bound
     return Ended(
-        # Given as a double: from 2**53 on rounding it up might go past the true bound.
+        # The bound is a double: from 2**53 on rounding it up might exceed the true bound.
         bound=None if status == INFEASIBLE or bound >= 2**53 else math.ceil(bound - 1e-6),
         exhausted=status in (OPTIMAL, INFEASIBLE),
         interrupted=stopped,
@@ -95,7 +95,7 @@ def solve_model(
 def _solve(
     solver: CpSolver, model: CpModel, ended: Callable[[], bool], callback: CpSolverSolutionCallback | None = None
 ) -> tuple[CpSolverStatus, bool]:
-    """The status, and whether `ended` said to stop. It is asked all the time and waits a little when it is."""
+    """Return the status, and True if `ended` said to stop. `ended` is called in a loop and waits a little each time."""
     stopped = False
     with ThreadPoolExecutor(1) as pool:
         status = pool.submit(solver.solve, model, callback)
@@ -112,8 +112,8 @@ def _solve(
 
 
 def complete_hint(model: CpModel, seconds: float | None, ended: Callable[[], bool]) -> None:
-    """Extends a hint of the decisions to all variables. CP-SAT takes a complete hint at once; of an incomplete one
-    it first has to find a solution, which took seconds with 150 ops and more. At most half of the seconds."""
+    """Extend a hint of the decisions to all variables, in at most half of the seconds. CP-SAT accepts a complete hint
+    at once; for an incomplete one it first has to find a solution, which took seconds with 150 ops and more."""
     solver = CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.fix_variables_to_their_hinted_value = True
@@ -131,7 +131,7 @@ def complete_hint(model: CpModel, seconds: float | None, ended: Callable[[], boo
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What a window's run found. effort: what it took, deterministic."""
+    """The result of a window's run. effort: spent, in deterministic time."""
 
     solution: Solution | None
     is_optimal: bool
@@ -139,7 +139,7 @@ class Found:
 
 
 def solve_window(window: Window, *, effort: float, seconds: float | None, seed: int) -> Found:
-    """One short run on one thread. Small models that change little from one to the next gain nothing from probing,
+    """Run CP-SAT briefly on one thread. Small models that change little from one to the next gain nothing from probing,
     symmetries and linear relaxations."""
     solver = CpSolver()
     solver.parameters.random_seed = seed % 2**31
@@ -160,7 +160,7 @@ def solve_window(window: Window, *, effort: float, seconds: float | None, seed: 
 
 
 def _take(found: SimpleQueue[Solution], on_solution: Callable[[Solution], None], seconds: float) -> None:
-    """Passes on what has been found, waiting so long for the first."""
+    """Pass on the solutions found, waiting up to that many seconds for the first."""
     try:
         on_solution(found.get(timeout=seconds) if seconds else found.get_nowait())
         while True:
@@ -174,8 +174,8 @@ def solver_within(limits: Limits, is_hinted: bool) -> CpSolver:
     solver.parameters.random_seed = limits.seed % 2**31
     solver.parameters.num_workers = limits.workers
     if limits.workers == 1 and is_hinted:
-        # Alone, one worker would run one complete search; interleaved it gives the neighbourhood searches a share. They
-        # need a solution to begin with, which without a hint the complete search finds sooner on its own.
+        # Alone, one worker would run one complete search; interleaving gives the neighbourhood searches a share. They
+        # need an initial solution, which without a hint the complete search finds sooner on its own.
         solver.parameters.interleave_search = True
         solver.parameters.ignore_subsolvers.extend(NOT_INTERLEAVED)
     solver.parameters.catch_sigint_signal = False

@@ -19,8 +19,8 @@ LITERALS_THAT_FIT = 300_000
 
 
 def fits(structure: Structure, warm: Solution | None) -> bool:
-    """Whether the step time is a sum over segments: every transfer stops both devices, and no signal stops one. And
-    whether the segments of the warm start, without one all, make no model too large."""
+    """True if the step time is a sum over segments (every transfer stops both devices, and no signal stops one) and the
+    segments of the warm start, or all segments without one, do not make the model too large."""
     problem = structure.problem
     signals = problem.control == "signal" and structure.controls
     if structure.num_devices != 2 or problem.machine.transfer_model != "blocking" or signals:
@@ -30,11 +30,12 @@ def fits(structure: Structure, warm: Solution | None) -> bool:
 
 
 def formulate(structure: Structure, warm: Solution | None, at_least: int, at_most: int) -> Formulation:
-    """Each op stands in one segment on one device. A segment takes as long as its fuller device, a transfer its own
-    time between segments. What an op reads from the other device was made in an earlier segment; what it reads here,
-    or follows by control, in an earlier or the same one, within which the order is free.
+    """Formulate the model. Each op is in one segment on one device. A segment takes as long as its fuller device; a
+    transfer takes its own time between segments. An op's inputs from the other device are made in earlier segments;
+    those from its own device, and its control predecessors, in an earlier or the same segment, within which the order
+    is free.
 
-    With fewer segments than an optimal plan may need, the model bounds nothing.
+    With fewer segments than an optimal plan may need, the model gives no bound.
     """
     model = CpModel()
     placement = Placement(model, structure)
@@ -69,7 +70,8 @@ def formulate(structure: Structure, warm: Solution | None, at_least: int, at_mos
 
 
 def in_segments(structure: Structure, device_of: Sequence[int], segment_of: Sequence[int]) -> Solution:
-    """The order that takes segment after segment, transfers at the end of the one that makes their tensor."""
+    """Return the order that takes one segment after another, with transfers at the end of the segment that makes their
+    tensor."""
     transfers = structure.needed_transfers(device_of)
     transfer_key: dict[Transfer, tuple[int, ...]] = {
         (t, d): (segment_of[structure.producer[t]], 1) for t, d in transfers
@@ -78,8 +80,8 @@ def in_segments(structure: Structure, device_of: Sequence[int], segment_of: Sequ
 
 
 def hinted_segments(structure: Structure, solution: Solution) -> list[int]:
-    """Segment of each op in an order on two devices. Neighbouring segments that no tensor joins are one, which never
-    takes longer."""
+    """Return the segment of each op in an order on two devices. Neighbouring segments that no tensor joins are merged,
+    which never takes longer."""
     device_of = solution.device_of.tolist()
     between_barriers: list[list[int]] = [[]]
     for index, destination in solution.order.tolist():
@@ -97,8 +99,8 @@ def hinted_segments(structure: Structure, solution: Solution) -> list[int]:
 
 
 def _num_segments(structure: Structure, warm: Solution | None) -> tuple[int, bool]:
-    """How many to model, and whether any plan has one as good with no more. Two segments that no tensor joins may be
-    one; so every barrier has a maker of its own before it and a reader of its own behind it."""
+    """Return the number of segments to model, and True if some optimal plan needs no more. Two segments that no tensor
+    joins may be merged; so every barrier has a maker of its own before it and a reader of its own after it."""
     makers = {maker for maker, _ in structure.data_edges}
     readers = {reader for _, reader in structure.data_edges}
     enough = min(len(makers), len(readers)) + 1
@@ -135,7 +137,7 @@ def _add_length(
 
 
 def _add_transfers(model: CpModel, structure: Structure, placement: Placement) -> tuple[list[Expression], list[int]]:
-    """A literal and a time for every transfer that takes time."""
+    """Return a literal and a time for every transfer that takes time."""
     moves, costs = [], []
     for tensor, maker in enumerate(structure.producer):
         for d in structure.destinations(tensor):

@@ -17,22 +17,23 @@ from placewright.search.run.search_run import SearchRun, settings_of
 from placewright.support.errors import InputError
 
 MAX_WORKERS = 1024
-#: Of a time limit, for the warm start: without a good one CP-SAT is behind `auto` from some 45 ops on.
+#: Share of a time limit for the warm start: without a good one CP-SAT is behind `auto` from some 45 ops on.
 _WARM_SHARE = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
 class CpSat:
-    """`auto` for a fifth of the time, then CP-SAT from its plan. Only the former counts as evaluations.
+    """A search that runs `auto` for a fifth of the time, then CP-SAT from its plan. Only the former counts as
+    evaluations.
 
-    Without a warm start CP-SAT has all of the time and gets no hint. It starts from the plan of one device, whose
-    objective is the upper limit.
+    Without a warm start CP-SAT has all of the time and gets no hint. The plan of one device then gives the upper limit
+    on the objective.
 
-    What no model fits comes back as the start left it, "complete": peak memory with overlapped transfers on several
-    devices, problems too large for a model, and step time where the start keeps no memory limit. Memory limits are part
-    of the models of peak memory; those of step time leave them out, and solutions that break one are passed over.
+    Where no model fits, the start is returned unchanged, "complete": for peak memory with overlapped transfers on
+    several devices, problems too large for a model, and step time where the start keeps no memory limit. Memory limits
+    are part of the models of peak memory; those of step time leave them out, and solutions that break one are skipped.
 
-    warm_evaluations: at most so many before CP-SAT starts, and never more than the budget has.
+    warm_evaluations: the most evaluations before CP-SAT starts, and never more than the budget has.
     effort: of CP-SAT where the budget has no time limit, in its own deterministic measure, about seconds; so that the
         result is reproducible with one worker.
     workers: threads of CP-SAT; with more than one the result depends on their timing.
@@ -53,7 +54,7 @@ class CpSat:
             raise InputError(f"{self.workers} workers cannot search: from 1 to {MAX_WORKERS} can")
 
     def solve(self, problem: Problem, run: SearchRun) -> Result:
-        """As Method.solve. Raises MissingExtraError without OR-tools."""
+        """Solve as `Method.solve` does. Raises MissingExtraError without OR-tools."""
         require_ortools(self.name)
         start = self._start(problem, run)
         best = Best(problem, run, start, self.name)
@@ -77,7 +78,7 @@ class CpSat:
         return Auto().solve(problem, run.part(evaluations=self.warm_evaluations, seconds=seconds, threads=1))
 
     def _improve(self, best: Best, formulation: Formulation, problem: Problem, run: SearchRun) -> StopReason:
-        """Runs CP-SAT with what is left of the budget; returns why it stopped."""
+        """Run CP-SAT with the rest of the budget; return why it stopped."""
         from placewright.lab.peers.cp_sat.running import Limits, solve_model
 
         left = None if run.seconds_left is None else max(LEAST_SECONDS, run.seconds_left)
@@ -100,7 +101,7 @@ CP_SAT_COLD = CpSat(name="cp-sat-cold", warm_start=False)
 
 
 def _reason_to_skip(problem: Problem, start: Result, run: SearchRun) -> StopReason | None:
-    """Why CP-SAT need not or may not run; "complete" where its models do not reach."""
+    """Return why CP-SAT need not or may not run: "complete" where its models do not apply; None where it can run."""
     if start.stopped_because in ("optimal", "infeasible", "interrupted"):
         return start.stopped_because
     if run.seconds_left is not None and run.seconds_left <= 0:
@@ -111,7 +112,7 @@ def _reason_to_skip(problem: Problem, start: Result, run: SearchRun) -> StopReas
 
 
 def _formulate(problem: Problem, start: Result, is_hint: bool) -> Formulation | None:
-    """The first model that fits, None without one. A solution may be as good as the start, but no worse."""
+    """Return the first model that fits, None without one. A solution may be as good as the start, but no worse."""
     from placewright.lab.peers.cp_sat import intervals, memory, parallel, segments
 
     structure, at_least = structure_of(problem), lower_bound(problem).value

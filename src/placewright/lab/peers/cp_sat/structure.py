@@ -1,4 +1,4 @@
-"""A problem as lists, which models are built from, and the way from a model's values back to a whole order."""
+"""A problem as lists, which models are built from, and the conversion of a model's values to a whole order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: A literal, variable or linear expression of a CP-SAT model.
 Expression = Any
-#: What a solution of the model gives a variable or expression.
+#: The value of a variable or expression in a solution of the model.
 Value = Callable[[Expression], int]
 Transfer = tuple[int, int]
 Key = tuple[int, ...]
@@ -26,11 +26,11 @@ Key = tuple[int, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Formulation:
-    """A model of a problem, hinted where there is a warm start, with the way back.
+    """A model of a problem, with hints where there is a warm start, and the decoder of its solutions.
 
-    name: as results show it. decode: the whole solution behind a solution of the model.
-    bounds_all: whether the model admits every plan that keeps the limits at no more than its objective, so that a
-        bound of the model is one of the problem.
+    name: as results show it. decode: makes the whole solution from a solution of the model.
+    bounds_all: the model admits every plan that keeps the limits, at no more than its objective, so that a bound of the
+        model is one of the problem.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Structure:
         return sorted({(self.producer[t], op) for op, read in enumerate(self.inputs) for t in read})
 
     def destinations(self, tensor: int) -> list[int]:
-        """Devices that may need a copy of the tensor."""
+        """Return the devices that may need a copy of the tensor."""
         return sorted({d for reader in self.readers[tensor] for d in self.allowed[reader]})
 
     def transfer_ns(self, tensor: int, source: int, destination: int) -> int:
@@ -83,13 +83,13 @@ class Structure:
         return self.problem.machine.links[source][destination].transfer_time_ns(size_bytes)
 
     def needed_transfers(self, device_of: Sequence[int]) -> list[Transfer]:
-        """(tensor, destination), once per device that reads a tensor made elsewhere."""
+        """Return (tensor, destination), once per device that reads a tensor made elsewhere."""
         needed = {(t, device_of[op]) for op, read in enumerate(self.inputs) for t in read}
         return sorted((t, d) for t, d in needed if device_of[self.producer[t]] != d)
 
     @property
     def devices_are_alike(self) -> bool:
-        """Whether renaming devices changes nothing: times, limits, links and what is allowed."""
+        """True if renaming devices changes nothing: times, limits, links and allowed devices."""
         everywhere = list(range(self.num_devices))
         links = self.problem.machine.links
         return (
@@ -125,7 +125,7 @@ def structure_of(problem: Problem) -> Structure:
 def whole_order(
     structure: Structure, device_of: Sequence[int], op_key: Sequence[Key], transfer_key: Mapping[Transfer, Key]
 ) -> Solution:
-    """The valid order that takes, of the steps that are ready, the one of least key."""
+    """Return the valid order that always takes the ready step with the least key."""
     transfers = structure.needed_transfers(device_of)
     waits, after = _dependencies(structure, device_of, transfers)
     steps = [(op, -1) for op in range(structure.num_ops)] + transfers
@@ -146,7 +146,7 @@ def whole_order(
 def _dependencies(
     structure: Structure, device_of: Sequence[int], transfers: Sequence[Transfer]
 ) -> tuple[list[int], list[list[int]]]:
-    """Per step (ops, then transfers) how many it waits for, and which wait for it."""
+    """Return per step (ops, then transfers) the number of steps it waits for, and the steps that wait for it."""
     index_of = {transfer: structure.num_ops + index for index, transfer in enumerate(transfers)}
     pairs = [(structure.producer[t], index) for (t, _), index in index_of.items()]
     for op, read in enumerate(structure.inputs):
@@ -160,5 +160,5 @@ def _dependencies(
 
 
 def positions_of(solution: Solution) -> dict[tuple[int, int], int]:
-    """Place of each step in the order."""
+    """Return the position of each step in the order."""
     return {(index, destination): place for place, (index, destination) in enumerate(solution.order.tolist())}

@@ -1,4 +1,4 @@
-"""A solution with overlapped transfers, its times, and how much of the step follows each of its steps."""
+"""A solution with overlapped transfers, with the times of its steps and the time that follows each."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ Step = tuple[int, int]
 
 
 class Timed:
-    """start, finish, tail: ns by step. A step's tail is the longest way from its start to the end of the last op, with
-    devices and orders as they are: start + tail is at most step_time_ns, and where it is equal, the step is critical.
+    """A timed solution. start, finish, tail: ns by step. A step's tail is the longest path from its start to the end of
+    the last op, with devices and orders fixed: start + tail is at most step_time_ns, and where it is equal, the step is
+    critical.
 
     place: of each step in the order. ops: by start.
     """
@@ -38,7 +39,8 @@ class Timed:
         return [reader for reader in self.structure.readers[tensor] if self.device_of[reader] == d]
 
     def _tails(self, steps: list[Step]) -> dict[Step, int]:
-        """Backwards over the order: after a step come those that wait for it and the next on its device or link."""
+        """Return the tails, backwards over the order: a step is followed by those that wait for it and the next on its
+        device or link."""
         structure, device_of = self.structure, self.device_of
         latency = [[link.latency_ns for link in row] for row in structure.problem.machine.links]
         signals: dict[int, list[int]] = defaultdict(list)
@@ -46,7 +48,7 @@ class Timed:
             signals[after].append(before)
         tail: dict[Step, int] = {}
         behind: dict[Step, int] = defaultdict(int)
-        # By device, which is the link to itself here, or link: the tail of the step served there next.
+        # By device (here the link to itself) or link: the tail of the step served there next.
         behind_on: dict[tuple[int, int], int] = defaultdict(int)
         for step in reversed(steps):
             index, d = step

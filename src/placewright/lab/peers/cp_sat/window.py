@@ -12,18 +12,19 @@ from placewright.lab.peers.cp_sat.structure import Expression, Transfer, Value, 
 from placewright.lab.peers.cp_sat.timed import Timed
 from placewright.search.run.result import Solution
 
-#: Transfers of later ops modelled on a link behind the last that the window's ops send over it.
+#: Transfers of later ops modelled on a link after the last that the window's ops send over it.
 _TRANSFERS_BEHIND = 3
 
 
 class Window:
-    """Minimises the step time over devices and times of the ops at positions [first, first + num_ops) by start.
+    """A model that minimises the step time over devices and times of the ops at positions [first, first + num_ops) by
+    start.
 
-    Ops before keep their times. Ops after it keep devices and order, so what they wait for may come as late as their
-    tail allows. Transfers from ops before to ops before stay; others on links that the window's ops use are free to
-    move, those of later ops no earlier than they would be with everything after the window as much earlier as the step
-    time. The solution as it is solves the model. What solves it may take longer than it says where a link that the
-    window does not use is delayed; the simulation has the last word.
+    Ops before the window keep their times. Ops after it keep devices and order, so their inputs may come as late as
+    their tail allows. Transfers from ops before to ops before stay; others on links that the window's ops use are free
+    to move. Those of later ops start no earlier than if everything after the window moved earlier by the gain in step
+    time. The current solution satisfies the model. A solution of the model may take longer than its step time where a
+    link that the window does not use is delayed; so the simulation decides.
     """
 
     def __init__(self, timed: Timed, first: int, num_ops: int) -> None:
@@ -59,7 +60,7 @@ class Window:
         return time_ns
 
     def _place(self) -> None:
-        """Literals by device for the ops inside; a group with a member outside stays where it is."""
+        """Make literals by device for the ops inside; a group with a member outside keeps its device."""
         structure, timed = self.structure, self.timed
         stays = {structure.group[op] for op in (*self.before, *self.after)}
         of_group: dict[int, dict[int, Expression]] = {}
@@ -72,7 +73,7 @@ class Window:
         self.on = {op: of_group[structure.group[op]] for op in self.inside}
 
     def _homes(self, op: int) -> dict[int, Expression]:
-        """As `on`, of any op."""
+        """Return the literals of any op, as `on` does for the ops inside; True for the device of an op outside."""
         return self.on[op] if op in self.on else {self.timed.device_of[op]: True}
 
     def _add_ops(self) -> None:
@@ -92,14 +93,14 @@ class Window:
         return self.times[op][1] if op in self.times else self.timed.finish[op, -1]
 
     def _wait(self, op: int, until: Expression, conditions: Sequence[Expression]) -> None:
-        """`op`, inside or after, starts no earlier than `until`."""
+        """Constrain `op`, inside or after, to start no earlier than `until`."""
         if op in self.times:
             self.model.add(until <= self.times[op][0]).only_enforce_if(conditions)
         else:
             self.model.add(until + self.timed.tail[op, -1] <= self.step_time).only_enforce_if(conditions)
 
     def _add_controls(self) -> None:
-        """Across devices a control dependency delays only as a signal."""
+        """Add control dependencies; across devices, one delays only as a signal."""
         signals, links = self.structure.problem.control == "signal", self.structure.problem.machine.links
         for before, after in self.structure.controls:
             if 1 not in (self._phase[before], self._phase[after]):
@@ -130,7 +131,8 @@ class Window:
                 self._add_transfer(tensor, d, sources, here)
 
     def _stays(self, tensor: int, d: int) -> bool:
-        """Whether the transfer is there whatever the window does, and not later than it opens or read before it."""
+        """True if the transfer exists whatever the window does and keeps its time: the tensor is made before the
+        window, and read before it, or read after it and transferred before the window opens."""
         if (tensor, d) not in self.timed.start or self._phase[self.structure.producer[tensor]] > 0:
             return False
         phases = {self._phase[reader] for reader in self.timed.readers_on(tensor, d)}
@@ -159,7 +161,7 @@ class Window:
             self._used_from[source, d] = min(self._used_from.get((source, d), least), least)
 
     def _add_other_transfers(self) -> None:
-        """Those whose producers and readers are outside, on the links that the window uses."""
+        """Add transfers whose producers and readers are outside, on the links that the window uses."""
         timed, num_behind = self.timed, defaultdict[tuple[int, int], int](int)
         last = max((timed.finish[at] for at in self.transfers if at in timed.finish), default=self._opens)
         for at in [at for at in timed.place if at[1] >= 0 and at not in self.transfers]:
@@ -187,7 +189,7 @@ class Window:
         self.transfers[at] = start, start + time_ns
 
     def decode(self, value: Value) -> Solution:
-        """The order of the model's times; what it does not hold keeps its own, moved forward by what is gained."""
+        """Return the order of the model's times; steps outside the model move earlier by the gain."""
         structure, timed = self.structure, self.timed
         device_of = list(timed.device_of)
         for op, homes in self.on.items():
@@ -202,7 +204,7 @@ class Window:
             d = device_of[op]
             start[op] = max(timed.start[op, -1] - gained, clock[d], *self._arrivals(op, device_of, finish, value), 0)
             finish[op] = clock[d] = start[op] + structure.time_ns[op][d]
-        # What takes no time comes before what starts with it on its device or link and does.
+        # A step that takes no time comes before steps that start at its time on its device or link and take time.
         op_key = [(start[op], finish[op], self._phase[op], timed.place[op, -1]) for op in range(structure.num_ops)]
         keys = {}
         for at in structure.needed_transfers(device_of):
@@ -218,7 +220,7 @@ class Window:
         return whole_order(structure, device_of, op_key, keys)
 
     def _arrivals(self, op: int, device_of: Sequence[int], finish: dict[int, int], value: Value) -> list[int]:
-        """When the inputs of an op after the window are there, as far as the model says."""
+        """Return when the inputs of an op after the window arrive, as far as the model knows."""
         arrivals = []
         for tensor in self.structure.inputs[op]:
             maker, at = self.structure.producer[tensor], (tensor, device_of[op])

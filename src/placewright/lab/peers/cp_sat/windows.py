@@ -16,15 +16,15 @@ from placewright.search.run.result import Result
 from placewright.search.run.search_run import SearchRun, settings_of
 from placewright.support.errors import InputError
 
-#: Ops in a window: at first, at least, at most.
+#: Number of ops in a window: at first, least, most.
 _SIZE, _LEAST, _MAX = 30, 10, 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class CpWindows:
-    """`auto`, then CP-SAT on one window of its plan after another: the ops that start in a stretch of time are placed
-    and ordered anew, all others stay. A window counts as one evaluation. For step time with overlapped transfers,
-    without host threads; what else there is comes back as `auto` left it, "complete".
+    """A search that runs `auto`, then CP-SAT on one window of its plan after another: the ops that start in a stretch
+    of time are placed and ordered anew, all others stay. A window counts as one evaluation. It supports step time with
+    overlapped transfers, without host threads; for other problems the plan of `auto` is returned unchanged, "complete".
 
     warm_share: of the budget, for `auto`.
     effort: of CP-SAT on one window, in its own deterministic measure, about seconds; windows grow or shrink so that
@@ -44,7 +44,7 @@ class CpWindows:
             raise InputError(f"efforts of {self.effort} and {self.total_effort} are not positive numbers")
 
     def solve(self, problem: Problem, run: SearchRun) -> Result:
-        """As Method.solve. Raises MissingExtraError without OR-tools."""
+        """Solve as `Method.solve` does. Raises MissingExtraError without OR-tools."""
         require_ortools(self.name)
         warm = Auto().solve(problem, run.part(self.warm_share if _has_windows(problem) else 1.0, threads=1))
         best = Best(problem, run, warm, self.name)
@@ -57,7 +57,7 @@ class CpWindows:
         return run.result(problem, self.name, stopped_because=reason, configuration=settings, baselines=warm.baselines)
 
     def _improve(self, best: Best, problem: Problem, run: SearchRun) -> StopReason:
-        """Windows until the budget is spent; why it stopped."""
+        """Solve windows until the budget is spent; return why it stopped."""
         from placewright.lab.peers.cp_sat.running import solve_window
         from placewright.lab.peers.cp_sat.timed import Timed
         from placewright.lab.peers.cp_sat.window import Window
@@ -95,7 +95,7 @@ class _Sliding:
         self.windows = self._windows()
 
     def _windows(self) -> Iterator[tuple[int, int]]:
-        """First position by start, and number of ops; later rounds do not cut where the first did."""
+        """Yield first position by start, and number of ops; later rounds cut at other places than the first."""
         first = 0
         while True:
             size = min(int(self._size), self._num_ops - first)
@@ -104,7 +104,7 @@ class _Sliding:
             first = first + half if first + size < self._num_ops else self._random.randrange(min(half, self._num_ops))
 
     def learn(self, is_optimal: bool, share: float) -> None:
-        """share: of the effort allowed, spent on the last window."""
+        """Adapt the size. share: of the effort allowed, spent on the last window."""
         if not is_optimal:
             self._size = max(float(_LEAST), 0.92 * self._size)
         elif share < 1 / 3:
