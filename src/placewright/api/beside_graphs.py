@@ -142,8 +142,7 @@ def further_blocks(
 ) -> list[frozenset[int]]:
     """Return the parameters that a graph will read in each further run, as identities.
 
-    They are those of each block with parameters of the same names and shapes as the block whose parameters the graph
-    reads now, if nothing of the block was read before.
+    One set for each block with parameters like those of the block it reads now, of which nothing was read before.
     """
     parts = {
         module: {sharded.identity(each): tuple(each.shape) for each in module.parameters()}

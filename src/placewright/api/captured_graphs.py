@@ -310,7 +310,7 @@ class _Captured:
         return sum(int(node.meta["val"].untyped_storage().nbytes()) for node in held)
 
     def _note(self, placeholders: Sequence[Any], values: Sequence[Any], static: Sequence[int]) -> None:
-        """Record the names of the placeholders, and which of them stay on the device or from call to call."""
+        """Record the names of the placeholders, and which of them stay."""
         names, planner = self._planner.names(), self._planner
         own = [node for node in placeholders if not is_tangent(node)]
         self._static = {own[index].name for index in static if index < len(own)}

@@ -162,14 +162,14 @@ class Compiled:
         return partial(self._call_of_module, found) if getattr(found, "__self__", None) is call.model else found
 
     def _call_of_module(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call a method of the module and return its result; return this object where the method returns the module."""
+        """Return the result of a method of the module; this object, where it is the module."""
         result = method(*args, **kwargs)
         return self if result is self._call.model else result
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for a copy: the module and how it is planned. A copy makes plans of its own.
 
-        Raises InputError for a step with an optimizer, since only the original step would use the copied optimizer.
+        Raises InputError for a step with an optimizer, since only the copied step would have the optimizer's copy.
         """
         self._refuse_optimizer("copying or pickling")
         kept = ("_call", "_devices", "_wishes", "_verify", "plans", "_peaks")
@@ -307,7 +307,7 @@ class Compiled:
         return found
 
     def _may_check(self, variant: ModuleCapture) -> bool:
-        """True if a step in eager may run for comparison: always on the host, elsewhere only without a memory limit."""
+        """True if there is room for a step in eager: on the host, or without a limit."""
         return self._devices.on_host or variant.planner.limit is None
 
     def _checked(self, variant: ModuleCapture, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -36,8 +36,8 @@ from placewright.support.quantities import format_bytes
 class Limit:
     """The memory limit of `placewright.fit` and the options that go with it.
 
-    memory_limit: bytes. fused_share: the share of the time for their bytes that ops take which Inductor computes inside
-    the kernels that read them. keep: globs over names of nodes and modules that run once. options: of `plan`. split:
+    memory_limit: bytes. fused_share: ops that Inductor computes inside the kernels that read them take this share of
+    the time for their bytes. keep: globs over names of nodes and modules that run once. options: of `plan`. split:
     whether stretches may run in parts.
     """
 
@@ -115,7 +115,7 @@ class GraphCompiler:
         apart: dict[tuple[int, ...], CompiledGraph] = {}
 
         def run(*arguments: Any) -> Any:
-            """Runs the graph; for sizes with which it would exceed the limit, runs one compiled for those sizes."""
+            """Runs the graph, or one compiled for these sizes where it would exceed the limit with them."""
             key = _numbers(arguments)
             sizes = graph.sizes.of_call(graph.inputs, key)
             if self._keeps_limit(graph, key, sizes, arguments):
@@ -181,8 +181,7 @@ class GraphCompiler:
     def _steps(self, inputs: Sequence[Any]) -> dict[int, int]:
         """Numbers of parameters whose gradients a graph gives away within its backward, by the place of the argument.
 
-        Empty unless the graph is the first of the call and takes all trained parameters, so that no other graph has
-        gradients for them.
+        Empty unless it is the first graph and takes all trained parameters, so that no other has gradients for them.
         """
         trained = {id(each) for each in self._known_model().parameters() if each.requires_grad}
         if not trained <= {id(each) for each in inputs} or self._call().ran:

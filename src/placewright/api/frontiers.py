@@ -315,10 +315,10 @@ def _rivals(
     captured: bool,
     accumulated: bool,
 ) -> Iterator[tuple[str, _Runs]]:
-    """Yields the techniques that people use without a plan, by name, with how the step runs.
+    """Yields what people do without a plan, by name.
 
-    captured: where the module is at hand, also what needs more captures of it. accumulated: of these also smaller
-    batches and the step in parts.
+    captured: where the module is at hand, also what needs more captures of it; accumulated: with smaller batches and in
+    parts.
     """
     yield from _blockings(problem)
     if captured and is_torch_module(model) and len(problem.graph.ops) <= _MOST_OPS:

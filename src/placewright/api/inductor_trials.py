@@ -66,7 +66,7 @@ class Trials:
         self._ways = list(WAYS)
 
     def nearest(self, plan: Plan, parts: Parts) -> Fitted:
-        """The parts compiled in the first way that keeps the limit, or else in the way that takes least."""
+        """The parts in the first way that keeps the limit, or else in the best way."""
         tried = list[Fitted]()
         for way in self._ways:
             tried.append(self.fitted(plan, parts, way))

@@ -95,7 +95,7 @@ class Regions:
 
 
 def compiled(regions: Regions, compile: Callable[[], Any]) -> Any:
-    """The result of the last compilation, which is repeated while regions are to be changed."""
+    """The result of the last of repeated compilations."""
     while True:
         regions.begin()
         try:

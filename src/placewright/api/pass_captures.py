@@ -142,7 +142,7 @@ class PassCaptures:
         return passes if key[0] == batch else of_batch(passes, batch)
 
     def _traced_as(self, batch: int, trained: Trained, autocast: str | None) -> _Key:
-        """The key of the capture from which the passes of a batch are derived."""
+        """The capture from which the passes of a batch are derived."""
         key = batch, trained, autocast
         self.get(*key)
         return key if key in self._captured else (TRACED_BATCH, trained, autocast)
@@ -194,7 +194,7 @@ def _work(graph: Graph) -> Counter[object]:
 
 
 def _facts(graph: Graph) -> object:
-    """The facts of a graph that costs depend on: ops with their attributes, shapes and sizes."""
+    """The ops, attributes, shapes and sizes on which costs depend."""
     ops = [(op.name, dict(op.attributes)) for op in graph.ops]
     return ops, [(tensor.shape, tensor.size_bytes) for tensor in graph.tensors]
 

@@ -275,7 +275,7 @@ class GraphPlanner:
         return not self.wishes.split and self.devices.machine.num_devices == 1
 
     def _beside_words(self, others: _OfOthers) -> str:
-        """The clause of an error message that lists what counts besides the graph; empty where nothing does."""
+        """Words for what counts besides the graph, for an error message."""
         counted = {
             "of the optimizer's states and of gradients that are there": self.beside,
             "of tensors of the module that this graph does not read": others.unread,
@@ -367,7 +367,7 @@ class GraphPlanner:
         return _num_breaks() == getattr(self._now, "breaks", _num_breaks())
 
     def begins(self, graph: PlannedGraph, part: Part, given: list[Any]) -> None:
-        """Records that a graph runs, before its first part does, or ends the call by PreparedError."""
+        """Notes a run of a graph before its first part, or ends the call by PreparedError."""
         if getattr(self._now, "prepare", False):
             named = dict(zip(part.names, given, strict=True))
             raise PreparedError(graph, [named[name] if name in named else _like(value) for name, value in graph.likes])

@@ -35,7 +35,7 @@ def profile_model(
     loss: Any,
     cuda_graph: bool,
 ) -> Answer[ProfileSummary]:
-    """Measures a module's ops and the links, and returns the answer of `placewright.profile`."""
+    """Measure ops and links; return the answer of `placewright.profile`."""
     make_folder(folder)
     profile = Profile(folder)
     machine, handovers = profile.machine(devices, recorded=cuda_graph)

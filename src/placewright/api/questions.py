@@ -263,7 +263,7 @@ def judge(
 def why_there(
     plan: PlanRecord, op: str, model: Graph | str | Path | None = None, *, name: str = "the plan"
 ) -> OpExplanation | ModuleExplanation:
-    """Explain why an op or a module of a plan runs where it does. model, name, errors: as in `judge`."""
+    """Explain why an op or a module of a plan runs where it does. model, name: as in `judge`, with its errors."""
     from placewright.analysis.op_explanation import ModuleExplanation, explain_op
     from placewright.analysis.rerun_explanation import explain_reruns
     from placewright.costs import estimate_costs

@@ -278,7 +278,7 @@ def _is_copied_in_part(parameter: Any) -> bool:
 
 
 def _kept(tensor: Any) -> Any:
-    """The tensor in a form that can be compared: detached and dense."""
+    """The tensor, detached and dense."""
     tensor = tensor.detach()
     return tensor if tensor.layout == torch.strided else tensor.to_dense()
 
@@ -307,7 +307,7 @@ def _differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[di
 
 
 def _apart(one: Any, two: Any) -> float:
-    """The largest difference; for integers the number of elements that differ. NaN equals NaN alone."""
+    """The largest difference; for integers how many elements differ. NaN equals NaN."""
     if not (one.is_floating_point() or one.is_complex()):
         return float((one != two).sum())
     differs = ~((one == two) | (one.isnan() & two.isnan()))

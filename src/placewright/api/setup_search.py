@@ -229,7 +229,7 @@ class SetupSearch:
                 self.setups += self._planned(each)
 
     def _best_time(self, place: Place) -> float:
-        """The least time per sample of the setups that fit on a device and train the same."""
+        """The least time per sample of the setups that fit a device and train the same."""
         times = (
             each.time_per_sample_ns
             for each in self.setups

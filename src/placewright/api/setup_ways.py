@@ -54,7 +54,7 @@ class Place:
 
     @property
     def fused(self) -> OwnOptimizer:
-        """The user's optimizer, as if its step made no tensors."""
+        """The user's optimizer with a fused step, which makes no tensors."""
         return next(each for each in self.optimizers if each.stepping == "fused" and not each.changes)
 
     @cached_property
@@ -231,7 +231,7 @@ def _code(way: Way, optimizer: OwnOptimizer, runs: Runs, without_states: int) ->
 
 
 def _held(runs: Runs, way: Way, peak: int) -> dict[str, int]:
-    """Split the peak into bytes of parameters, optimizer, gradients and activations."""
+    """Split the peak by what it is made of."""
     graph = runs.graph
     sizes = resident(graph, way)
     # Each op of the optimizer reads a parameter, then the sum of its gradients.

@@ -208,7 +208,7 @@ class _Step:
         return [count * self.graph.tensors[parameter].size_bytes for parameter in parameters]
 
     def _waits_for(self, parameter: int) -> set[int]:
-        """The ops that must precede the step of a parameter: those that make its gradient, and those that read it."""
+        """Ops before the step of a parameter: those that make its gradient, and those that read it."""
         readers = self.readers.get(self.base[self.now[parameter]], ())
         return {
             self.producer.get(self.total[parameter], -1),

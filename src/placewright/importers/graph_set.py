@@ -135,8 +135,8 @@ def _of_dims(dims: Mapping[str, int] | None) -> bytes:
 
 
 def read_folder(path: Path, dims: Mapping[str, int] | None = None) -> GraphSet:
-    """The graph files of a folder in the order of their names; dims: sizes for the files that have such dimensions.
-    Raises InputError where there are no files."""
+    """The graph files of a folder in the order of their names; dims: for those that have them. Raises InputError if
+    there are none."""
     try:
         files = tuple(sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith(".")))
     except OSError as error:

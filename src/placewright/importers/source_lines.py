@@ -42,7 +42,7 @@ _PHASES: dict[str, Phase] = {"is_forward": "forward", "is_backward": "backward"}
 
 
 def phase_of(node: Any) -> Phase:
-    """The phase of a call in a training step, forward or backward; empty in an inference."""
+    """The phase in a training step, forward or backward; empty in an inference."""
     return _PHASES.get(node.meta.get("partitioner_tag", ""), "")
 
 

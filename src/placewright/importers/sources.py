@@ -125,7 +125,7 @@ def _place_and_name(source: str | Path) -> tuple[Path, str | None]:
 
 
 def _of_python(source: str, dims: Mapping[str, int] | None, training: bool) -> Graph:
-    """The graph of the model that a function in a Python file makes."""
+    """The graph of what a function in a Python file makes."""
     from placewright.importers.python_source import captured, made_by
 
     if dims:

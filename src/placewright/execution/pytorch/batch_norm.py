@@ -18,7 +18,7 @@ _RESERVE = "_placewright_reserve"
 
 
 def kernel_on_gpu(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The kernel that runs on a GPU for the function of a call; the function itself for all but batch normalisation."""
+    """The kernel on a GPU for the function of a call; the function itself for all but batch normalisation."""
     return _ON_GPU.get(function, function)
 
 

@@ -92,7 +92,7 @@ def _file(device: int) -> str:
 
 
 class _Writer:
-    """A writer of lines for steps. scope: the names that the lines use besides their variables."""
+    """A writer of lines for steps. scope: names they use besides their variables."""
 
     def __init__(
         self,

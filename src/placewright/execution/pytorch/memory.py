@@ -21,7 +21,7 @@ _CPU = torch.device("cpu")
 
 
 class _Event(NamedTuple):
-    """The name of an op or a mark, or bytes that are allocated, negative where they are released."""
+    """An op, a mark, or allocated bytes, negative where they are released."""
 
     name: str
     num_bytes: int
@@ -159,8 +159,7 @@ def _flat(events: Iterable[Any]) -> Iterator[Any]:
 
 @contextmanager
 def _standard_error_closed() -> Iterator[None]:
-    """A context without standard error: the profiler's library announces its start and end there, whatever its log
-    level."""
+    """A context without standard error, where the profiler's library announces its start and end at any log level."""
     standard_error = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:

@@ -18,7 +18,7 @@ from placewright.machines.detect import cpu_name
 
 
 def host_name() -> str:
-    """The processor and the version of PyTorch, on which times depend: "AMD EPYC 7763, torch 2.13.0"."""
+    """Processor and version of PyTorch: "AMD EPYC 7763, torch 2.13.0"."""
     return f"{cpu_name()}, torch {torch.__version__.partition('+')[0]}"
 
 

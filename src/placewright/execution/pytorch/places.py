@@ -56,7 +56,7 @@ class Driver(Protocol):
         given away meanwhile."""
 
     def brought(self, row: Any) -> Any:
-        """A copy, in this accelerator's memory, of a row in memory of the host or of another accelerator."""
+        """A copy of a row of the host or of another accelerator, in this one's memory."""
 
     def sent_home(self, row: Any) -> Any:
         """A copy of a row of this accelerator in memory of the host that it can write to by itself."""
@@ -146,7 +146,7 @@ def on_stream(name: str, driver: Driver) -> Place:
 
 
 def out_of_memory(error: BaseException | None) -> bool:
-    """True if an error says that an allocator had too little memory."""
+    """True if an allocator had too little memory."""
     # The host's allocators, including that of pinned memory, raise errors of general classes.
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
         not isinstance(error, DeviceError) and any(words in str(error) for words in _EXHAUSTED)

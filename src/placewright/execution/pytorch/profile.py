@@ -249,7 +249,7 @@ class _Runner:
         return as_passes(samples)
 
     def recorded_passes(self, cores: Sequence[frozenset[int]]) -> NDArray[np.float64]:
-        """Start and finish of each op in every pass, as for `passes`, of recorded steps that run concurrently."""
+        """The same as `passes` for recorded steps that run concurrently."""
         watch = Watch(self._step.places[0], 2 * len(self._step.program.graph.ops))
         replay = self._recorded(cores, watch.note)
 

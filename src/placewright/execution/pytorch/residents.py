@@ -25,14 +25,14 @@ from placewright.support.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class _Copy:
-    """A copy of one of the module's tensors. of: the module's own tensor. version: of that, when it was copied."""
+    """A copy. of: the module's own tensor. version: of that, when it was copied."""
 
     of: Any
     version: int
     tensor: Any
 
     def is_of(self, own: Any) -> bool:
-        """True if the copy has the present content of the module's own tensor."""
+        """True if the copy is up to date with the module's own tensor."""
         version = _version(own)
         return self.of is own and self.version == version and version >= 0
 

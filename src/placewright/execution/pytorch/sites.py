@@ -60,7 +60,7 @@ class Site:
         return self._sites.residents.constant(tensor, self.place.driver)
 
     def function(self, op: int) -> Callable[..., Any]:
-        """The function that an op's call runs on this device."""
+        """The function for an op's call on this device."""
         return self._sites.fallbacks.function(op, self.place)
 
     def device(self, named: torch.device) -> torch.device:

@@ -163,7 +163,7 @@ class TorchStep:
         return [max(0, most.get(2 * index, 0) - size) for index, size in enumerate(made)]
 
     def elsewhere(self, program: TorchProgram, places: Sequence[Place]) -> TorchStep:
-        """The same plan for a program with the same ops but other functions, on other places; none for the host."""
+        """The same plan for a program whose ops do other things, on other places; without any, on the host."""
         return TorchStep(program, self.plan, self._workers, places)
 
     def once(self, code: DeviceCode, parameters: Sequence[Any], tensors: Sequence[Any]) -> None:

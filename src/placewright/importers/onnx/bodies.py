@@ -126,7 +126,7 @@ def _work(branch: Any, shapes: Shapes | None, constants: Collection[str], build_
 
 
 def _temporary_bytes(graph: Graph) -> int:
-    """The most bytes held at once for results passed between its ops, and for the workspaces of running ops."""
+    """The most bytes held at once for results of its ops and their workspaces."""
     base = graph.base_of
     results = {base[index] for index, tensor in enumerate(graph.tensors) if tensor.is_output}
     last_use = {base[index]: position for position, op in enumerate(graph.ops) for index in op.inputs}

@@ -97,8 +97,7 @@ def _branch_types(node: Any, shapes: Shapes) -> tuple[list[Any], str]:
 
 
 def _scan(node: Any, attributes: Mapping[str, Any], graph: Any, shapes: Shapes) -> Body | None:
-    """The body of a Scan: states keep their type, the other inputs are split along an axis, whose length is the number
-    of rounds."""
+    """The body of a Scan: states keep their type, other inputs are split along an axis, one entry per round."""
     from onnx.helper import make_tensor_type_proto
 
     num_scanned = attributes.get("num_scan_inputs")

@@ -162,9 +162,8 @@ def _matmul_packed(attributes: Mapping[str, Any], inputs: Sequence[Any], types: 
 def _attention(
     attributes: Mapping[str, Any], inputs: Sequence[Any], types: Sequence[int], past_place: int = 4
 ) -> Sequence[Typed]:
-    """Output types of an attention. The batch and length are those of the input, the hidden size is that of the value
-    projection: a third of the weight's columns unless stated. The keys and values of all tokens so far are kept for the
-    next token."""
+    """Types of an attention: batch and length of the input, the hidden size of the value projection: a third of the
+    weight's columns unless stated. Keys and values of all tokens so far are kept for the next token."""
     batch, length, _ = inputs[0]
     sizes = attributes.get("qkv_hidden_sizes") or [inputs[1][-1] // 3] * 3
     heads = attributes["num_heads"]

@@ -259,8 +259,7 @@ class Shapes:
         return (*found[:1], *found[2:], *found[1:2]) if channels_last and found else found
 
     def _assume(self, node: Any) -> None:
-        """Sets output types that are still open, from the branches of an If or the body of a loop, or as the largest
-        possible."""
+        """Sets open output types, from the branches of an If or the body of a loop, or as the largest possible."""
         still_open = [name for name in node.output if name and self.shape(name) is None]
         if node.op_type in ("If", "Loop", "Scan"):
             types, assumption = self.types_within(node, node_attributes(node), self)

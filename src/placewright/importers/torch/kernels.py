@@ -40,8 +40,7 @@ def _wants_gradient(matrix: Any) -> bool:
 
 
 def _eigvalsh(matrix: Any, UPLO: str = "L") -> Any:  # noqa: N803
-    """Computes eigenvalues by the algorithm of eager: without a gradient the one for values alone; the tracer always
-    takes the one for vectors."""
+    """Takes the algorithm for values alone without a gradient, as eager; the tracer always takes that for vectors."""
     return torch.ops.aten._linalg_eigh(matrix, UPLO, _wants_gradient(matrix))[0]
 
 

@@ -194,8 +194,7 @@ class _Rewriting:
         return listed
 
     def _outside(self, node: fx.Node) -> fx.Node:
-        """The node that a part reads from outside. One that depends on the gradient of the loss is computed for a
-        gradient of 1."""
+        """The node that a part reads from outside; what depends on the gradient of the loss is for a gradient of 1."""
         if node not in self.stretch.numbers:
             return self.made[node]
         if node not in self.unit:
