@@ -1,1 +1,1 @@
-"""What Python callers use: `plan()`, `compile()`, `profile()`, `inspect()` and so on, and what these return."""
+"""The Python interface, such as `plan()`, `compile()`, `profile()` and `inspect()`, and the types these return."""

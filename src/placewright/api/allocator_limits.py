@@ -16,8 +16,8 @@ from placewright.execution.pytorch.profile import unchanged
 from placewright.graph import Graph
 from placewright.machines.limits import host_and_limits
 
-#: How often it is planned anew for a GPU whose allocator takes more than the plan, and the most that this may be as a
-#: share of the limit.
+#: The most attempts to plan again for a GPU whose allocator takes more than the plan, and the largest excess, as a
+#: share of the limit, for which this is tried.
 _MOST_ATTEMPTS, _MOST_UNPLANNED = 3, 0.1
 
 
@@ -29,7 +29,7 @@ def within_allocated(
     options: Mapping[str, Any],
     peak_bytes: Callable[[Plan], int],
 ) -> Plan:
-    """A plan that keeps the limit when it runs, or the one at hand where none is found, or it takes far more.
+    """A plan that keeps the limit when it runs, or the given one where none is found or the excess is too large.
 
     times: of ops. options: as `placewright.plan` takes them, with a memory limit. peak_bytes: of a step that is run.
     """

@@ -1,4 +1,4 @@
-"""What is in use beside a graph of a module, and how often a graph of a block runs: what one call compiles and runs.
+"""Memory in use besides a graph of a module, and how often a graph of a block runs, within what one call compiles.
 
 Imported only where torch is known to be present.
 """
@@ -27,9 +27,9 @@ class CompiledGraph:
     """One graph that Inductor compiled.
 
     read: identities of parameters and buffers of the module among its arguments. fitted: empty for a graph without a
-    backward pass. peak_bytes: the most of its runs, with what is in use beside it but for states of the optimizer,
-    buckets and gradients that are there before a step. runs: how often it may run in one call. call: runs it. inputs:
-    its numbers, of which some are open sizes. sizes: of the first call. known: for which sizes it keeps the limit.
+    backward pass. peak_bytes: the largest peak of its runs, with other memory in use, but without optimizer states,
+    buckets and gradients that exist before a step. runs: how often it may run in one call. call: runs it. inputs: its
+    numbers, of which some are open sizes. sizes: of the first call. known: for which sizes it keeps the limit.
     """
 
     read: frozenset[int]
@@ -54,7 +54,7 @@ class Call:
     """One call of a module.
 
     given: its arguments. ran: graphs, in their order, repeatedly where they run again. saved_bytes: what these keep for
-    their backward. seen: what they were given and have returned, with sizes.
+    their backward. seen: their arguments and results, with sizes.
     """
 
     given: Sequence[torch.Tensor] = ()
@@ -81,7 +81,7 @@ class Call:
 
 
 class Beside(NamedTuple):
-    """What is in use beside a graph.
+    """The memory in use besides a graph.
 
     size: bytes. read: identities of tensors of the module that it reads. runs: how often it runs in a call.
     gradient_bytes: of what each further run reads.
@@ -94,12 +94,13 @@ class Beside(NamedTuple):
 
 
 def beside(model: nn.Module, example_inputs: Sequence[Any], call: Call) -> Beside:
-    """What is in use beside a graph of a call that has come so far.
+    """Find the memory in use besides a graph, at the present point of a call.
 
-    These are tensors of the module and arguments that it does not read, what earlier graphs keep for their backward
-    and what they were given and returned that is still there, gradients of later graphs, whose backward comes before,
-    and what is gathered and reduced meanwhile. Gradients of its own further runs come when what these keep goes. Those
-    of parameters that are stepped in backward are gone by then, and what such a step takes comes on top.
+    It consists of the tensors of the module and arguments that the graph does not read, what earlier graphs keep for
+    their backward, their arguments and results that are still there, gradients of later graphs, whose backward comes
+    first, and what is gathered and reduced meanwhile. Gradients of the graph's own further runs appear as what these
+    runs keep is freed. Gradients of parameters that are stepped in backward are gone by then; the memory that such a
+    step takes is added.
     """
     sharded = Sharded(model)
     held = [*model.parameters(), *model.buffers()]
@@ -139,10 +140,9 @@ def _still_there(call: Call, counted: Iterable[torch.Tensor]) -> int:
 def further_blocks(
     model: nn.Module, read: frozenset[int], before: frozenset[int], sharded: Sharded
 ) -> list[frozenset[int]]:
-    """What a graph is to read in further runs.
+    """Return the parameters that a graph will read in each further run, as identities.
 
-    The parameters of each block that is as the one whose parameters it reads, and of which nothing was read before. All
-    are identities.
+    One set for each block with parameters like those of the block it reads now, of which nothing was read before.
     """
     parts = {
         module: {sharded.identity(each): tuple(each.shape) for each in module.parameters()}

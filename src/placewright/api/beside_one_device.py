@@ -1,4 +1,4 @@
-"""A plan with measured times, beside what one of its devices does while the others are idle."""
+"""A plan with measured times, compared with what one of its devices does while the others are idle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from placewright.search.constructive.one_device import INPUT_ORDER
 from placewright.support.quantities import format_time_ns
 
 _LOGGER = logging.getLogger(__name__)
-#: What a plan of one device has in common with one of several; the rest is about the search.
+#: The options that a plan of one device shares with one of several devices; the others are about the search.
 _SHARED = ("objective", "memory_limit", "pins", "forbids", "colocate", "control", "keep")
 
 
@@ -34,10 +34,10 @@ class OpTimes:
 
 
 def plan_beside_one_device(graph: Graph, machine: Machine, times: OpTimes, options: Mapping[str, Any]) -> Plan:
-    """The plan for a machine, compared with the best single device as that is timed alone.
+    """Plan for a machine, and compare with the best single device as timed alone.
 
-    Where the plan would be slower, and no solver was asked for, the plan of that device, on the same machine: it is
-    never run what is known to lose. options: as `placewright.plan` takes them.
+    Return the single device's plan, on the same machine, where the other would be slower and no solver was asked for: a
+    plan that is known to lose never runs. options: as `placewright.plan` takes them.
     """
     plan = make_plan(graph, machine, measured=times.shared, **options)
     if machine.num_devices == 1 or plan.status == "infeasible":

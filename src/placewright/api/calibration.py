@@ -63,7 +63,7 @@ def calibrate_graph(graph: PlannedGraph, values: Sequence[Any], planner: GraphPl
 
 @dataclass(frozen=True, kw_only=True)
 class _Ran:
-    """A plan that was run: what a step took, and the plan as the simulator has it with the op times of the run."""
+    """A plan that was run: the measured step time, and the plan as simulated with the op times of the run."""
 
     plan: Plan
     measured_ns: int
@@ -76,7 +76,7 @@ class _Ran:
 
 
 class Calibration:
-    """Plans of one program, each made with what the run before it measured."""
+    """Plans of one program, each made from the measurements of the run before it."""
 
     def __init__(
         self,
@@ -88,9 +88,10 @@ class Calibration:
         options: Mapping[str, Any],
         steps: int,
     ) -> None:
-        """For one graph, with its measured workspaces.
+        """Calibrates one graph with its measured workspaces.
 
-        step_of: what runs a plan. files: of op times, without the number of the run. options: as `plan` takes them.
+        step_of: makes the step that runs a plan. files: of op times, without the number of the run. options: as `plan`
+        takes them.
         """
         self._graph = graph
         self._step_of = step_of
@@ -102,7 +103,7 @@ class Calibration:
         self._steps = steps
 
     def best(self, first: Plan) -> tuple[Plan, tuple[CalibrationRound, ...]]:
-        """The plan whose steps took least; its times are those that its own run measured, unless it agreed anyway."""
+        """The plan with the fastest steps; its times are those that its own run measured, unless it agreed anyway."""
         ran = [self.run(first)]
         while len(ran) <= ROUNDS and not ran[-1].agrees:
             latest = ran[-1]
@@ -121,7 +122,7 @@ class Calibration:
         return kept.plan if kept.agrees else self.retimed(kept), rounds
 
     def run(self, plan: Plan) -> _Ran:
-        """Runs a plan, and keeps what its ops and links take."""
+        """Runs a plan, and keeps the times of its ops and links."""
         step = self._step_of(plan)
         taken = []
         with unchanged(step.overwritten(self._parameters, self._tensors), places=step.places):

@@ -42,12 +42,12 @@ from placewright.plans.record import Plan
 from placewright.rematerialization.reruns import Rerun, rewritten
 from placewright.support.errors import InputError
 
-#: Shares of the room for which splits are chosen, until one fits with what its kernels take for themselves.
+#: Shares of the room for which splits are chosen, until one fits together with its kernels' workspaces.
 _ROOM = (1.0, 0.85, 0.7, 0.5)
 
 
 def compile_graph(planner: GraphPlanner, module: Any, example_inputs: Sequence[Any]) -> Any:
-    """What PyTorch calls in place of a graph that it has captured.
+    """Compile a graph that PyTorch has captured, and return the callable that replaces it.
 
     Raises InputError for a graph that cannot be planned, or does not fit.
     """
@@ -67,7 +67,7 @@ def compile_graph(planner: GraphPlanner, module: Any, example_inputs: Sequence[A
     split_layers(module.graph)
     unread = return_unread_draws(module)
     module.recompile()
-    # As loops do it, and PyTorch advises: forward and loss under autocast, backward outside.
+    # Training loops do it so, and PyTorch advises it: forward and loss under autocast, backward outside.
     outside = functorch_config.patch(backward_pass_autocast="off")
     with kernels_kept(), outside, nullcontext() if planner.may_train else torch.no_grad():
         compiled = compiler(module, example_inputs)
@@ -83,9 +83,9 @@ def compile_graph(planner: GraphPlanner, module: Any, example_inputs: Sequence[A
 
 
 def _casts_once(graph: torch.fx.Graph) -> bool:
-    """Whether autocast is on all around a graph, and keeps what it casts.
+    """True if autocast is on around the whole graph, and caches its casts.
 
-    Not of recurrent layers: for each of their time steps there are casts that eager's kernel does not make.
+    False for recurrent layers: the trace has casts for each of their time steps that eager's kernel does not make.
     """
     is_on = any(map(torch.is_autocast_enabled, ("cpu", "cuda"))) and torch.is_autocast_cache_enabled()
     names = {getattr(node.target, "__name__", "") for node in graph.nodes}
@@ -93,7 +93,7 @@ def _casts_once(graph: torch.fx.Graph) -> bool:
 
 
 def _copy_of(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """The same graph, which stays when the other is changed."""
+    """A copy of the graph, which stays the same when the other is changed."""
     graph = torch.fx.Graph()
     graph.output(graph.graph_copy(module.graph, {}))
     return torch.fx.GraphModule(module, graph)
@@ -121,9 +121,9 @@ class _Captured:
         self._labels: dict[str, str] = {}
         self._static: set[str] = set()
         self._resident: set[str] = set()
-        #: Tensors of the module and arguments of the call, which are counted as such.
+        #: Names of placeholders for tensors of the module and arguments of the call, which count elsewhere.
         self._of_call: set[str] = set()
-        #: Places of results that backward reads, too.
+        #: Positions of results that backward also reads.
         self._kept: list[int] = []
 
     def partition(
@@ -188,8 +188,8 @@ class _Captured:
     ) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
         """Forward and backward of the graph with a stretch in parts, where that keeps the limit at less time.
 
-        A split is chosen without what kernels take for themselves. Where the graph that has it does not fit with that,
-        one is chosen for less. Raises InputError as the first does.
+        A split is chosen without counting the workspaces of kernels. Where the split graph does not fit with them,
+        another split is chosen for less memory. Raises InputError as the first does.
         """
         refused: InputError | None = None
         for share in _ROOM:
@@ -296,12 +296,12 @@ class _Captured:
         return planned
 
     def _stays(self, graph: torch.fx.GraphModule) -> tuple[list[bool], list[bool]]:
-        """Whether each placeholder lies on the device, and whether it is the same from call to call."""
+        """Two lists: whether each placeholder lies on the device, and whether it is the same from call to call."""
         names = [node.name for node in graph.graph.find_nodes(op="placeholder")]
         return [name in self._resident for name in names], [name in self._static for name in names]
 
     def _saved_bytes(self, forward: torch.fx.GraphModule, num_outputs: int) -> int:
-        """What forward returns behind its results, other than these and what is there from call to call."""
+        """Count the bytes that forward saves for backward, without its results and what stays from call to call."""
         ends = forward.graph.output_node().args[0]
         saved = [node for node in ends[num_outputs:] if isinstance(node, torch.fx.Node)]
         own = {node for node in saved if node.name not in self._static and node.name not in self._of_call}
@@ -310,7 +310,7 @@ class _Captured:
         return sum(int(node.meta["val"].untyped_storage().nbytes()) for node in held)
 
     def _note(self, placeholders: Sequence[Any], values: Sequence[Any], static: Sequence[int]) -> None:
-        """What the placeholders are called, and which of them stay."""
+        """Record the names of the placeholders, and which of them stay."""
         names, planner = self._planner.names(), self._planner
         own = [node for node in placeholders if not is_tangent(node)]
         self._static = {own[index].name for index in static if index < len(own)}
@@ -335,15 +335,15 @@ class _Captured:
                 self._resident.add(node.name)
 
     def forward(self, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
-        """What runs the forward part."""
+        """A callable that runs the forward part."""
         return self._part(graph, inputs, first=True)
 
     def backward(self, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
-        """What runs the backward part."""
+        """A callable that runs the backward part."""
         return self._part(graph, inputs, first=False)
 
     def inference(self, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
-        """What runs a graph that has no backward part."""
+        """A callable that runs a graph without a backward part."""
         return self._alone(graph, first=True)
 
     def _part(self, graph: torch.fx.GraphModule, inputs: Sequence[Any], *, first: bool) -> Any:
@@ -365,7 +365,7 @@ class _Captured:
         return boxed(part)
 
     def _alone(self, graph: torch.fx.GraphModule, *, first: bool) -> Any:
-        """What plans a graph by itself when it first runs, for each set of its open sizes."""
+        """A callable that plans a graph by itself when it first runs, for each set of its open sizes."""
         names = self._planner.names()
         examples = {id(value): names[id(value)] for value in self._examples if id(value) in names}
         self._examples = ()
@@ -380,7 +380,7 @@ def _of_training(graph: Graph) -> Graph:
 
 
 def _value_of(node: Any, examples: Sequence[Any]) -> Any:
-    """What a placeholder of a joint graph is called with, or something that lies as it would."""
+    """The value passed for a placeholder of a joint graph, or a blank tensor with the same layout."""
     meaning, like = node.meta.get("desc"), node.meta["val"]
     if isinstance(meaning, descriptors.PlainAOTInput) and meaning.idx < len(examples):
         value = examples[meaning.idx]

@@ -40,7 +40,7 @@ from placewright.importers.torch.results import default_loss
 from placewright.support.errors import InputError, shown
 from placewright.terminal.run_table import run_table
 
-#: Of each module: one call at a time, since a call sets the module's mode and may compare itself with eager's.
+#: A lock for each module: one call at a time, as a call sets the module's mode and may compare itself with eager's.
 _TURNS: weakref.WeakKeyDictionary[nn.Module, threading.RLock] = weakref.WeakKeyDictionary()
 _M = TypeVar("_M", bound=Callable[..., Any])
 
@@ -62,7 +62,7 @@ class Compiled:
     Attributes
     ----------
     plans
-        Of the graphs that ran in the latest call, in their order; before a first call, those that are prepared.
+        The plans of the graphs that ran in the latest call, in their order; before a first call, of those prepared.
     """
 
     plans: tuple[Plan, ...]
@@ -90,7 +90,7 @@ class Compiled:
     def _start(self) -> None:
         self._turn = _TURNS.setdefault(self._call.model, threading.RLock())
         weakref.finalize(self, self._devices.workers.close)
-        #: Each made where the plans of those before it had no room for the gradients that were there.
+        #: Captures; each was made where the plans of the earlier ones had no room for the gradients at that time.
         self._variants: list[ModuleCapture] = []
         self._is_checked = not self._verify
         #: Whether the module has been in training mode since it is planned.
@@ -107,7 +107,7 @@ class Compiled:
 
     @property
     def peak_bytes(self) -> int:
-        """What a step of one device holds at the most, with the optimizer's states and its step."""
+        """The most memory that a step of one device holds, in bytes, with the optimizer's states and its step."""
         call = self._call
         peaks = self._peaks
         if not peaks:
@@ -119,7 +119,7 @@ class Compiled:
 
     @property
     def num_compiled_regions(self) -> int:
-        """How many runs of ops Inductor computes."""
+        """The number of regions of ops that Inductor computes."""
         return sum(part.step.num_compiled_regions for part in self._parts() if part.step is not None)
 
     @property
@@ -129,7 +129,7 @@ class Compiled:
         Returns
         -------
         dict
-            Of all plans so far, by name of the op: the device and what PyTorch said.
+            The device and PyTorch's message by name of the op, for all plans so far.
         """
         found: dict[str, str] = {}
         for part in self._parts():
@@ -154,7 +154,7 @@ class Compiled:
         return result
 
     def __getattr__(self, name: str) -> Any:
-        """What the module has and this has not, such as `state_dict`, `parameters` and `eval`, is the module's."""
+        """Look up on the module what this object lacks, such as `state_dict`, `parameters` and `eval`."""
         call = vars(self).get("_call")
         if call is None or name.startswith("_"):
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
@@ -162,14 +162,14 @@ class Compiled:
         return partial(self._call_of_module, found) if getattr(found, "__self__", None) is call.model else found
 
     def _call_of_module(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """What a method of the module returns; this, where it returns the module."""
+        """Return the result of a method of the module; this object, where it is the module."""
         result = method(*args, **kwargs)
         return self if result is self._call.model else result
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy is made of: the module and how it is planned. A copy makes plans of its own.
+        """Return the state for a copy: the module and how it is planned. A copy makes plans of its own.
 
-        Raises InputError for a step with an optimizer, whose copy nobody but the copied step would know.
+        Raises InputError for a step with an optimizer, since only the copied step would have the optimizer's copy.
         """
         self._refuse_optimizer("copying or pickling")
         kept = ("_call", "_devices", "_wishes", "_verify", "plans", "_peaks")
@@ -184,7 +184,7 @@ class Compiled:
     def prepare(self, *args: Any, **kwargs: Any) -> None:
         """Capture, time and plan the module for arguments like these, as their first call would.
 
-        Of a module that is captured as several graphs it is the first.
+        Where the module is captured as several graphs, this prepares the first.
         """
         variant = self._variant(args, kwargs)
         # What forward draws from Python's generator is drawn before its first graph; PyTorch 2.14 leaves it drawn.
@@ -202,7 +202,7 @@ class Compiled:
         Parameters
         ----------
         args, kwargs
-            What the module is called with.
+            The arguments of the module.
         steps
             How many steps of each sort are run.
 
@@ -242,7 +242,7 @@ class Compiled:
 
     @_in_turn
     def calibrate(self, *args: Any, steps: int = 20, **kwargs: Any) -> tuple[Any, ...]:
-        """Run the plan, plan again with what was measured in the run, and keep the plan whose steps took least.
+        """Run the plan, plan again with the times measured in the run, and keep the plan with the fastest steps.
 
         Ends when planned and measured agree within 3%, or after two plans more. The plan that is kept has the op times
         and links of its own run, which are what a step takes with all devices at work.
@@ -250,19 +250,19 @@ class Compiled:
         Parameters
         ----------
         args, kwargs
-            What the module is called with.
+            The arguments of the module.
         steps
             How many steps each plan is run.
 
         Returns
         -------
         tuple of CalibrationRound
-            One for each plan, with what was planned and what measured.
+            One for each plan, with planned and measured times.
 
         Raises
         ------
         InputError
-            For a plan that was given to be run as it is or whose ops run again, and as `compare` raises it.
+            For a plan that was given to be run as it is, for one whose ops run again, and as `compare` raises it.
         """
         self._refuse_optimizer("calibrate")
         devices = self._devices
@@ -282,7 +282,7 @@ class Compiled:
     def captured(self, what: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[PlannedGraph, list[Any]]:
         """The graph that runs for these arguments, and the values of its placeholders.
 
-        Raises InputError, which says what for, where there are several.
+        Raises InputError where there are several. what: the purpose, which the error names.
         """
         try:
             self._variant(args, kwargs).run(args, kwargs, prepare=True)
@@ -292,7 +292,7 @@ class Compiled:
         raise InputError(f"{what} is for modules that PyTorch captures as one graph")
 
     def _variant(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> ModuleCapture:
-        """What runs beside the gradients that are there now, for arguments that share memory as these do."""
+        """The capture that has room for the present gradients, for arguments that share memory as these do."""
         call, gradient_bytes, sharing = self._call, 0, _sharing(args, kwargs)
         if call.training and self._wishes.options.get("memory_limit") is not None:
             there = (gradient for each in call.model.parameters() if (gradient := gradient_of(each)) is not None)
@@ -307,7 +307,7 @@ class Compiled:
         return found
 
     def _may_check(self, variant: ModuleCapture) -> bool:
-        """Whether there is room for a step of eager's: always on the host."""
+        """True if there is room for a step in eager: on the host, or without a limit."""
         return self._devices.on_host or variant.planner.limit is None
 
     def _checked(self, variant: ModuleCapture, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -388,7 +388,7 @@ class Compiled:
 
 
 def _sharing(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[int, ...]:
-    """Of each tensor among the arguments the place of the first that lies in the same memory; empty where none do."""
+    """The position, for each tensor argument, of the first one in the same memory; empty where none share memory."""
     leaves = (leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor))
     first: dict[int, int] = {}
     found = tuple(

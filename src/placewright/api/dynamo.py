@@ -21,7 +21,7 @@ from placewright.support.errors import DeviceError, InputError
 
 
 class RefusedError(InputError, ShortenTraceback):
-    """An InputError that leaves `torch.compile` as it is: PyTorch makes others of whatever else a backend raises.
+    """An InputError that leaves `torch.compile` unchanged: PyTorch wraps other errors that a backend raises.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class RefusedError(InputError, ShortenTraceback):
         self._sentence = str(error)
 
     def __str__(self) -> str:
-        """The sentence, to which PyTorch adds advice on finding faults of its own."""
+        """The sentence alone; PyTorch would add advice on finding faults of its own."""
         return self._sentence
 
 
@@ -66,15 +66,15 @@ def backend(module: Any, example_inputs: Sequence[Any], *, options: Mapping[str,
     Parameters
     ----------
     module, example_inputs
-        What PyTorch captured.
+        The graph that PyTorch captured, and its inputs.
     options
         `devices`, `inductor`, and whatever else `placewright.compile` takes as options of the plan.
 
-    The logger `placewright.api.dynamo` says at level INFO what is planned for each graph: its time, beside the best
-    single device's, and its peak memory.
+    The logger `placewright.api.dynamo` says at level INFO what is planned for each graph: its time, compared with the
+    best single device's, and its peak memory.
 
-    Open sizes, of `dynamic=True` or of a second shape, are planned for each set of sizes that comes, and the latest
-    plans kept.
+    A graph with open sizes, from `dynamic=True` or a second shape, is planned for each new set of sizes; the latest
+    plans are kept.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def backend(module: Any, example_inputs: Sequence[Any], *, options: Mapping[str,
 
 @contextmanager
 def passed_through() -> Iterator[None]:
-    """What is raised within leaves `torch.compile` as the error that it is."""
+    """Let errors that are raised within leave `torch.compile` as the errors they are."""
     try:
         yield
     except RefusedError:
@@ -122,7 +122,7 @@ _SHARED: dict[tuple[str, ...], Devices] = {}
 
 
 def _shared(devices: str | Sequence[str]) -> Devices:
-    """All graphs for the same devices take turns on the same threads, and streams where they have some."""
+    """The devices of these names; all graphs for them take turns on the same threads, and on the same streams."""
     profile = Profile(None)
     machine, _ = profile.machine(devices)
     names = tuple(device.name for device in machine.devices)

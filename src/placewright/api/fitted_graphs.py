@@ -34,11 +34,11 @@ from placewright.support.quantities import format_bytes
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """What `placewright.fit` is asked for.
+    """The memory limit of `placewright.fit` and the options that go with it.
 
-    memory_limit: bytes. fused_share: what share of the time for their bytes ops take that Inductor computes inside of
-    the kernels that read them. keep: globs over names of nodes and modules that run once. options: of `plan`.
-    split: whether stretches may run in parts.
+    memory_limit: bytes. fused_share: ops that Inductor computes inside the kernels that read them take this share of
+    the time for their bytes. keep: globs over names of nodes and modules that run once. options: of `plan`. split:
+    whether stretches may run in parts.
     """
 
     memory_limit: int
@@ -50,17 +50,17 @@ class Limit:
 
 
 class GraphCompiler:
-    """What PyTorch calls with the graphs of one module.
+    """The compiler that PyTorch calls with the graphs of one module.
 
-    room: bytes that are left for the optimizer's states and gradients that are there before a step. largest: the
-    largest open sizes that were seen, by where they are found.
+    room: bytes left for the optimizer's states and for gradients that exist before a step. largest: the largest open
+    sizes seen so far, by where they are found.
 
     Attributes
     ----------
     graphs
-        In the order of compiling.
+        The compiled graphs, in the order of compiling.
     has_outgrown
-        Whether a graph was compiled for one size, since it would have passed the limit with that.
+        Whether a graph was compiled for one set of sizes, with which it would otherwise have exceeded the limit.
     has_steps
         Whether a graph may step parameters within its backward.
     """
@@ -80,7 +80,7 @@ class GraphCompiler:
 
     @contextmanager
     def calling(self, given: Any) -> Iterator[list[CompiledGraph]]:
-        """Around each call of the module with such arguments. Gives the graphs that run in it."""
+        """A context for each call of the module with such arguments. Gives the graphs that run in it."""
         around = getattr(self._now, "call", None)
         self._now.call = Call([leaf for leaf in tree_leaves(given) if isinstance(leaf, torch.Tensor)])
         try:
@@ -89,7 +89,7 @@ class GraphCompiler:
             self._now.call = around
 
     def has_room(self, size: int) -> bool:
-        """Whether all graphs keep the limit beside so many bytes."""
+        """True if all graphs keep the limit with so many more bytes in use."""
         most = max((graph.peak_bytes for graph in self.graphs if graph.fitted), default=0)
         return most + size <= self._limit.memory_limit or size <= self.room
 
@@ -115,7 +115,7 @@ class GraphCompiler:
         apart: dict[tuple[int, ...], CompiledGraph] = {}
 
         def run(*arguments: Any) -> Any:
-            """With sizes with which it would pass the limit it is compiled for those."""
+            """Runs the graph, or one compiled for these sizes where it would exceed the limit with them."""
             key = _numbers(arguments)
             sizes = graph.sizes.of_call(graph.inputs, key)
             if self._keeps_limit(graph, key, sizes, arguments):
@@ -129,7 +129,7 @@ class GraphCompiler:
         return run
 
     def _run_apart(self, original: Any, known: dict[tuple[int, ...], CompiledGraph], *arguments: Any) -> Any:
-        """Runs what is compiled for these sizes alone."""
+        """Runs the graph that is compiled for these sizes alone."""
         key = _numbers(arguments)
         if key not in known:
             known[key] = self._compiled(_copied(original), arguments)
@@ -181,7 +181,7 @@ class GraphCompiler:
     def _steps(self, inputs: Sequence[Any]) -> dict[int, int]:
         """Numbers of parameters whose gradients a graph gives away within its backward, by the place of the argument.
 
-        Where all that are trained are there, so that no other graph has gradients for them.
+        Empty unless it is the first graph and takes all trained parameters, so that no other has gradients for them.
         """
         trained = {id(each) for each in self._known_model().parameters() if each.requires_grad}
         if not trained <= {id(each) for each in inputs} or self._call().ran:
@@ -191,7 +191,7 @@ class GraphCompiler:
         return found
 
     def _keeps_limit(self, graph: CompiledGraph, key: tuple[int, ...], sizes: Sizes, arguments: Sequence[Any]) -> bool:
-        """Whether a graph does so with such sizes, which are found once."""
+        """True if a graph keeps the limit with such sizes; found once for each set of sizes."""
         if key not in graph.known:
             peak = self._beside(arguments).size + max(each.peak_with(sizes) for each in graph.fitted)
             graph.known[key] = peak + self.room <= self._limit.memory_limit
@@ -208,7 +208,7 @@ class GraphCompiler:
         return model
 
     def _call(self) -> Call:
-        """The call of the module that is running; another one, of which nothing is known, where there is none."""
+        """The running call of the module; where there is none, an empty one."""
         call: Call | None = getattr(self._now, "call", None)
         return Call() if call is None else call
 

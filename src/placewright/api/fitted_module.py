@@ -32,27 +32,27 @@ from placewright.support.quantities import format_bytes
 
 #: How often PyTorch may compile a module anew, for other shapes or for other values that its Python reads.
 _MOST_CAPTURES = 64
-#: How names of methods begin that write to a log.
+#: Beginnings of the names of methods that write to a log.
 _LOGS = ("debug", "info", "warn", "error", "critical", "fatal", "exception", "log")
 
 
 class FittedModule(OptimizedModule):
-    """What `placewright.fit(model, memory_limit, backend="inductor")` returns: the module, as `torch.compile` wraps it.
+    """The module that `placewright.fit(model, memory_limit, backend="inductor")` returns, wrapped by `torch.compile`.
 
-    Forward and the backward after it keep the limit, and leave out what the module's forward logs. What is in use
-    beside them counts as it is found: states of the optimizer that has made a step of the module's parameters, and
-    gradients that are there when a step begins. Where either comes for the first time and there is no room for it, the
-    next call compiles the module anew.
+    Forward and the backward after it keep the limit, and leave out what the module's forward logs. Other memory counts
+    once it is found in use: states of the optimizer that has made a step of the module's parameters, and gradients
+    that exist when a step begins. Where either appears for the first time and there is no room for it, the next call
+    compiles the module anew.
 
     Attributes
     ----------
     graphs
-        What was planned for each graph with a backward pass, in the order of compiling.
+        The plans of each graph with a backward pass, in the order of compiling.
     peak_bytes
-        What a step holds at the most, with what is or has been in use beside it.
+        The most memory that a step holds, with other memory that is or has been in use.
     measured_bytes
-        What the allocator gave out at the most from the begin of forward to the end of backward, with what was in use
-        before, of the first step that compiled nothing; None before it.
+        The most memory that the allocator gave out from the start of forward to the end of backward, with what was in
+        use before, in the first step that compiled nothing; None before it.
     """
 
     #: Names that `OptimizedModule` would set on the module that it wraps.
@@ -115,14 +115,14 @@ class FittedModule(OptimizedModule):
             if self._backend.graphs and self._optimizers:
                 self._watch.begin(self._orig_mod, (args, kwargs), self._beside())
         settings = {
-            # Beyond it PyTorch would run the module as it is, without a limit.
+            # Beyond that limit PyTorch would run the module in eager, without a memory limit.
             "fail_on_recompile_limit_hit": True,
             "recompile_limit": _MOST_CAPTURES,
             # Otherwise PyTorch draws from its own generator where NumPy is asked for random numbers.
             "use_numpy_random_stream": True,
             # DistributedDataParallel would have a graph for each of its buckets.
             "optimize_ddp": False,
-            # Each would part the graph in two, which are planned one after the other.
+            # Each would break the graph in two, which are planned one after the other.
             "ignore_logging_functions": _logging_functions(),
         }
         calling = self._backend.calling((args, kwargs))
@@ -143,25 +143,26 @@ class FittedModule(OptimizedModule):
 
     @property
     def graphs(self) -> tuple[FittedGraph, ...]:
-        """What was planned."""
+        """The plan and the memory of each compiled graph with a backward pass."""
         return tuple(each for graph in self._backend.graphs for each in graph.fitted)
 
     @property
     def peak_bytes(self) -> int:
-        """Bytes."""
+        """The most memory that a step holds, in bytes."""
         beside: int = max(self._beside(), self._backend.room)
         return beside + max((graph.peak_bytes for graph in self._backend.graphs), default=0)
 
     @property
     def measured_bytes(self) -> int | None:
-        """Bytes."""
+        """The most memory that the first step without compiling took, in bytes."""
         found: int | None = self._watch.measured_bytes
         return found
 
     def _beside(self) -> int:
-        """Bytes of gradients, buckets for them, states of optimizers, and what earlier calls keep for backward.
+        """Bytes of gradients, buckets for them, optimizer states, and what earlier calls keep for backward.
 
-        Where there are such calls, backward of the latest comes first, and its gradients are there in the others'.
+        Where there are earlier calls, backward of the latest comes first, and its gradients exist during the others'
+        backward.
         """
         self._wrappers |= wrappers(self._orig_mod)
         counted = gradients_in_buckets(self._wrappers)
@@ -173,7 +174,7 @@ class FittedModule(OptimizedModule):
         return gradients + bucket_bytes(self._wrappers) + sum(map(state_bytes, self._optimizers)) + pending
 
     def _make_room(self) -> None:
-        """Compiles anew where the plans have no room for what is in use beside them."""
+        """Compiles anew where the plans have no room for the other memory in use."""
         if self._backend.has_steps and self._watch.pending_bytes():
             raise InputError(
                 f"{type(self._orig_mod).__name__} is called again before the backward of an earlier call, which steps "
@@ -199,7 +200,7 @@ class FittedModule(OptimizedModule):
         self.forward = forward
 
     def _note(self, optimizer: Optimizer) -> None:
-        """After a step of any optimizer."""
+        """Updates the records after a step of any optimizer."""
         self._watch.finish()
         if optimizer in self._optimizers:
             return
@@ -214,6 +215,6 @@ class FittedModule(OptimizedModule):
 
 
 def _logging_functions() -> set[Any]:
-    """What writes to a log, with what libraries add to `logging.Logger`."""
+    """The functions that write to a log, including those that libraries add to `logging.Logger`."""
     own = vars(logging.Logger).items()
     return {function for name, function in own if name.startswith(_LOGS) and callable(function)}

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from placewright.api.compiled import Compiled
     from placewright.api.fitted_module import FittedModule
 
-#: What computes the ops: PyTorch's own kernels, or those that Inductor writes.
+#: Ops are computed by PyTorch's own kernels, or by those that Inductor writes.
 BACKENDS = ("eager", "inductor")
-#: What share of the time for their bytes elementwise ops take that Inductor computes in the kernels that read them.
+#: Elementwise ops that Inductor computes in the kernels that read them take this share of the time for their bytes.
 _FUSED_SHARE = 0.02
 
 
@@ -41,7 +41,7 @@ def fit(
     """Keep a training step of a PyTorch module within a memory limit, on the device where the module lies.
 
     Where the step does not fit, some of its ops run again, so that what they make need not be held meanwhile: those
-    for which the step gets least slower. Results and gradients are the module's.
+    that slow the step least. Results and gradients are the module's.
 
     `fit(model, args, memory_limit)` returns a step to call, which PyTorch's own kernels compute.
     `fit(model, memory_limit, backend="inductor")` returns a module in place of the model for any training loop, and
@@ -52,38 +52,38 @@ def fit(
     model
         All of its parameters and buffers lie on one device: the CPU, or one GPU. A step runs it in training mode.
     args, kwargs
-        What a step calls it with; one tensor stands for a tuple of it. Without them it is planned at the first call.
-        Other shapes are planned when they first come, and refused as here where nothing fits.
+        The arguments with which a step calls it; one tensor means a tuple of it. Without them it is planned at the
+        first call. Other shapes are planned when they first occur, and refused as here where nothing fits.
     memory_limit
         Bytes, or text like "8GiB", for parameters, gradients, activations and the states of `optimizer` together; the
-        second argument where there are no `args`. Gradients that are there before a step count as well; where they
-        come first, the step is planned anew.
+        second argument where there are no `args`. Gradients that exist before a step count as well; when they first
+        occur, the step is planned anew.
     loss
-        Of a step: makes a scalar of the module's output; by default its `.loss`, or the scalar it returns, or the sum
+        Makes a scalar of the module's output for a step; by default its `.loss`, or the scalar it returns, or the sum
         of the means of what it returns.
     optimizer
-        Of any class of `torch.optim`, that holds the module's parameters. Its states count, and so do those of its own
-        step. A step makes the optimizer's step, too, and sets the gradients to none. A module that Inductor compiles
-        counts any optimizer from its first step on.
+        An optimizer of any class of `torch.optim` that holds the module's parameters. Its states count, and so does
+        the memory of its own step. A step also makes the optimizer's step, and sets the gradients to none. A module
+        that Inductor compiles counts any optimizer from its first step on.
     backend
         "eager" or "inductor".
     options
-        As `placewright.compile` takes them, `keep`, `split`, `profile`, `evaluations` and so on. For "inductor"
-        `split`, too; `keep`, globs over names of nodes and modules that run once; `fused_share`, what share of
-        the time for their bytes elementwise ops, copies and fills take, which Inductor computes inside of the
+        For "eager" as `placewright.compile` takes them: `keep`, `split`, `profile`, `evaluations` and so on. For
+        "inductor": `split`; `keep`, globs over names of nodes and modules that run once; `fused_share`, the share of
+        the time for their bytes that elementwise ops, copies and fills take where Inductor computes them inside the
         kernels that read them, 0.02 by default; and `time_limit` and `seed` of the search.
 
     Returns
     -------
     Compiled or FittedModule
-        A call of the first is a training step. It returns the loss and adds to the gradients; `plan.reruns` are what
-        runs again. The second is what `torch.compile` would return, with `graphs` and `peak_bytes`.
+        A call of the first is a training step. It returns the loss and adds to the gradients; `plan.reruns` lists what
+        runs again. The second is like the result of `torch.compile`, with `graphs` and `peak_bytes`.
 
     Raises
     ------
     InputError
-        Where no plan is found that fits: one sentence that says what is missing, and whether another one could fit. As
-        `compile` raises it, too.
+        Where no plan is found that fits: one sentence that says what is missing, and whether another one could fit.
+        Also as `compile` raises it.
     DeviceError, MissingExtraError
         As `compile` raises them.
 

@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 
 #: How many limits are looked at.
 _NUM_LIMITS = 10
-#: How often the gap between the limits that are proven too small and the smallest that is found is halved.
+#: How often the gap between the proven lower bound on the limit and the smallest limit found is halved.
 _NUM_HALVINGS = 4
 #: Numbers of blocks that are tried: all, half of them, a quarter and so on.
 _NUM_BLOCKINGS = 4
-#: Larger modules are not captured again for what PyTorch would compute again and for smaller batches: that takes long.
+#: Larger modules are not captured again for PyTorch's own reruns and for smaller batches: that takes long.
 _MOST_OPS = 2000
-#: Of PyTorch's `activation_memory_budget`; 1 is without one.
+#: Values of PyTorch's `activation_memory_budget`; 1 means no budget.
 _BUDGETS = (0.75, 0.5, 0.25)
 #: Numbers of passes that are tried, as far as they divide the batch.
 _ACCUMULATIONS = (2, 4)
@@ -75,7 +75,7 @@ def frontier(
     on_stage: Callable[[str], None] | None = None,
     interrupted: Interrupted | None = None,
 ) -> Answer[Frontier]:
-    """Tell what a step takes within each memory limit when ops may run again, from the least that there can be.
+    """Find the step time within each memory limit when ops may run again, from the smallest possible limit on.
 
     Parameters
     ----------
@@ -88,13 +88,13 @@ def frontier(
     evaluations
         Budget of each limit. By default about a second's worth.
     seed
-        Of all random choices.
+        Seed of all random choices.
     measured
         A CSV file of measured op times.
     on_progress
         Called now and then with the best so far.
     on_stage
-        Called with words for what is captured now.
+        Called with a description of what is captured now.
     interrupted
         Asked now and then; True ends the search with what it has.
 
@@ -146,9 +146,10 @@ def frontier(
 
 @dataclass(frozen=True, kw_only=True)
 class _Runs:
-    """Of a step: what it takes, how many ops run again, and how many tensors are moved to the host.
+    """One way to run a step: its metrics, the number of ops that run again, and of tensors moved to the host.
 
-    accumulation: how many passes it has; with several it is no plan of the captured step, nor is one in parts.
+    accumulation: how many passes it has. parts: how many parts a stretch runs in. With several of either it is no plan
+    of the captured step.
     """
 
     metrics: Metrics
@@ -179,9 +180,9 @@ class _Searches:
         return self.interrupted is not None and self.interrupted()
 
     def least_time(self, limit: int) -> int:
-        """What every plan within it takes, proven.
+        """A proven lower bound on the step time of every plan within the limit.
 
-        It may be below what the captured order takes: where a host launches ops, another order can take less.
+        It may be below the time of the captured order: where a host launches ops, another order can take less.
         """
         return bound_of_reruns(self.limited(limit), fits=True, host=self.host).value
 
@@ -248,7 +249,7 @@ def _limits(smallest: int, peak: int) -> list[int]:
 
 
 def _smallest(searches: _Searches, least: int, known: int) -> Iterator[_Runs]:
-    """Searches for the smallest limit that something fits into, between what is proven and what is known."""
+    """Searches for the smallest feasible limit, between the proven lower bound and the smallest known one."""
     limit = least
     for _ in range(_NUM_HALVINGS):
         if limit >= known:
@@ -260,7 +261,7 @@ def _smallest(searches: _Searches, least: int, known: int) -> Iterator[_Runs]:
 
 
 def _fastest(runs: Sequence[_Runs], limit: int) -> _Runs | None:
-    """Of those within a limit, whichever limit they were searched for; None where there are none."""
+    """The fastest runs within a limit, whichever limit they were searched for; None where there are none."""
     return min(
         (each for each in runs if each.metrics.peak_memory_bytes <= limit),
         key=lambda each: (each.metrics.step_time_ns, each.num_reruns + each.num_moves, each.metrics.peak_memory_bytes),
@@ -315,9 +316,10 @@ def _rivals(
     captured: bool,
     accumulated: bool,
 ) -> Iterator[tuple[str, _Runs]]:
-    """What people do without a plan.
+    """Yields what people do without a plan, by name.
 
-    captured: where the module is at hand, also what needs more captures of it; accumulated: with smaller batches.
+    captured: where the module is at hand, also what needs more captures of it; accumulated: with smaller batches and in
+    parts.
     """
     yield from _blockings(problem)
     if captured and is_torch_module(model) and len(problem.graph.ops) <= _MOST_OPS:
@@ -342,7 +344,7 @@ def _blockings(problem: Problem) -> Iterator[tuple[str, _Runs]]:
 
 
 def _budgets(model: Any, args: Any, kwargs: Mapping[str, Any], problem: Problem) -> Iterator[tuple[str, _Runs]]:
-    """What PyTorch's partitioner would compute again."""
+    """Yields the step with the reruns that PyTorch's partitioner chooses, for each budget."""
     from placewright.api.memory_budgets import budget_reruns
 
     for budget, reruns in budget_reruns(model, args, kwargs, problem, _BUDGETS):
@@ -364,7 +366,7 @@ def _accumulations(captures: PassCaptures, problem: Problem) -> Iterator[tuple[s
 
 
 def _in_parts(model: Any, args: Any, kwargs: Mapping[str, Any], problem: Problem) -> Iterator[tuple[str, _Runs]]:
-    """The step with a stretch of ops in parts, where that needs less, as `compile` and `fit` run it with `split`."""
+    """Yields the step with a stretch of ops in parts, where that needs less, as `compile` and `fit` do with `split`."""
     from placewright.importers.torch.module import graphs_in_parts
 
     least = measure(problem, in_order(problem)).peak_memory_bytes

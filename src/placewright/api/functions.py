@@ -81,49 +81,49 @@ def plan(
     devices
         A Machine, a name like "2xh100", a list of names, or the path of a devices.toml.
     args, kwargs
-        What a module or function is called with; one tensor stands for a tuple of it.
+        The arguments of a module or function; one tensor means a tuple of it.
     training
         Whether a module, or a function that gives a loss, is planned with its backward pass and optimizer.
     objective
-        What counts: "step-time" or "peak-memory".
+        What is minimized: "step-time" or "peak-memory".
     memory_limit
         Bytes or "10GiB" for every device but CPUs, "gpu0=30GiB,cpu=64GiB" or a mapping for some, or a list with one
         entry per device. The capacities of the devices hold as well. "host" is the memory of the host, to which GPUs
         can move tensors; it has no limit of its own.
     pins
-        Device by glob over names of ops or modules: these run there.
+        Device by glob over names of ops or modules: the ops run there.
     forbids
-        Device, or several, by such a glob: these never run there.
+        Device, or several, by such a glob: the ops never run there.
     colocate
         Groups of such globs; the ops of a group share a device.
     control
-        What a control dependency across devices means: "signal", "order" or "transfer".
+        The meaning of a control dependency across devices: "signal", "order" or "transfer".
     solver
         A method that `placewright solvers` lists, or a registered one.
     evaluations
         Budget: the most solutions that are evaluated. By default about a second's worth, unless there is a time limit.
-        The search for what runs again has a budget of its own, as long; twice the default here doubles it.
+        The search for ops that run again has a budget of its own, as long; twice the default here doubles it.
     time_limit
         Budget in seconds, or text like "1s". Only without one is the plan reproducible.
     seed
-        Of all random choices.
+        Seed of all random choices.
     threads
-        None for all cores. The plan depends on them only under a time limit.
+        Number of threads; None for all cores. The plan depends on it only under a time limit.
     policy
         Guides the solvers `regal`, `idrs` and `gas`: a name or a file; None for the one shipped for the problem. Solver
-        `gdp` begins with one, and answers at once unless a budget says to go on.
+        `gdp` begins with one, and returns at once unless a budget says to go on.
     settings
-        Of the solver, by name, in place of its own; a plan's `configuration` says what these are.
+        Settings of the solver, by name, instead of its own; a plan's `configuration` lists them.
     measured
         A CSV file of measured op times, which override the cost model, and workspaces.
     dims
         Sizes of the open dimensions of an ONNX file, by name.
     keep
-        Globs over names of ops or modules: these run once, and what they make stays on the device; ["*"] are all. With
-        "recompute:" before a glob they run once, with "move:" what they make stays and so do their weights; "weight:"
-        is for weights by their names. Others may run again where devices have too little memory for all to be held, and
-        what they make may be moved to the host's memory and back. On one device the weights of an inference may lie
-        there, too.
+        Globs over names of ops or modules: these run once, and what they make stays on the device; ["*"] means all.
+        With "recompute:" before a glob they run once; with "move:" what they make and their weights stay; "weight:"
+        selects weights by their names. Other ops may run again where devices have too little memory to hold everything,
+        and their results may be moved to the host's memory and back. On one device the weights of an inference may also
+        lie in the host's memory.
     max_slowdown
         With the objective "peak-memory", on one device: ops may run again, as long as the step takes no more than this
         share longer than each op running once: 0.1 or "10%".
@@ -208,7 +208,7 @@ def load(path: str | Path) -> Plan:
     Raises
     ------
     InputError
-        Naming the file, when it is no plan.
+        When the file is not a plan; the error names it.
     """
     from placewright.plans.file import read_plan
 
@@ -221,7 +221,7 @@ def save(plan: PlanRecord, path: str | Path) -> None:
     Parameters
     ----------
     plan
-        What is written.
+        The plan to write.
     path
         The file, gzipped when its name ends in .gz.
 
@@ -245,14 +245,14 @@ def inspect(
     dims: Mapping[str, int] | None = None,
     measured: str | Path | None = None,
 ) -> Answer[Inspection]:
-    """Tell what a graph holds, what it costs, and where it fits.
+    """Describe what a graph holds, what it costs, and on which devices it fits.
 
     Parameters
     ----------
     model, args, kwargs, training, dims
         As `plan` takes them.
     devices
-        The machine whose times are told and whose memory is judged.
+        The machine for which times and memory are computed.
     measured
         A CSV file of measured op times.
 
@@ -283,7 +283,7 @@ def as_graph(
     training: bool = False,
     dims: Mapping[str, int] | None = None,
 ) -> Graph:
-    """The graph of whatever `plan` accepts as a model."""
+    """The graph for whatever `plan` accepts as a model."""
     if not isinstance(model, Graph | str | Path):
         return captured(model, args, kwargs, training=training)
     graph = model if isinstance(model, Graph) else load_graph(model, dims=dims or {}, training=training)

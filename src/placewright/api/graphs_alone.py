@@ -28,7 +28,7 @@ from placewright.support.errors import InputError
 
 
 class PlannedAlone:
-    """A graph without a backward part, or one of open sizes: planned when it is called with sizes that are new.
+    """A graph without a backward part, or one with open sizes: planned for each new set of sizes in a call.
 
     names: of tensors that are known by identity. static: places of arguments that stay from call to call.
     """
@@ -89,7 +89,7 @@ class PlannedAlone:
         return part
 
     def _program(self, graph: torch.fx.GraphModule, arguments: Sequence[Any]) -> TorchProgram:
-        """The graph as ops, with the names of what is known, and what of its arguments lies on the device."""
+        """The graph as ops, with known names, and with which of its arguments lie on the device."""
         planner = self._planner
         driver, one = planner.devices.places[0].driver, planner.devices.machine.num_devices == 1
         named = planner.names() or self._names
@@ -105,13 +105,13 @@ class PlannedAlone:
 
 
 def computes(module: torch.fx.GraphModule) -> bool:
-    """Whether a graph has a call that is more than a view."""
+    """True if a graph has a call that is more than a view."""
     calls = (node for node in module.graph.nodes if node.op == "call_function" and node.target is not operator.getitem)
     return any(describe(node)[0] != "view" for node in calls)
 
 
 def unplanned(graph: torch.fx.GraphModule) -> Callable[[list[Any]], list[Any]]:
-    """What runs a graph in which there is nothing to plan, but views at most."""
+    """A callable that runs a graph without planning; for a graph of views at most."""
 
     def run(arguments: list[Any]) -> list[Any]:
         with torch.no_grad():
@@ -121,16 +121,16 @@ def unplanned(graph: torch.fx.GraphModule) -> Callable[[list[Any]], list[Any]]:
 
 
 def before_run(planner: GraphPlanner, graph: PlannedGraph, part: Part, first: bool, given: list[Any]) -> None:
-    """Tells the planner that a graph runs.
+    """Records in the planner that a graph runs.
 
-    Before the first run of a part Inductor compiles what it may, or the step is recorded.
+    Before the first run of a part Inductor compiles the regions it may, or the step is recorded.
     """
     if first:
         planner.begins(graph, part, given)
     if part.is_new:
         part.is_new = False
         if not part.fits(given):
-            # An op of the user's own returned in forward what its author told PyTorch otherwise.
+            # In forward a custom op returned something else than its author declared to PyTorch.
             part.instead = PlannedAlone(planner, part.module, {}, is_whole=graph.is_whole)
             return
         assert part.step is not None
@@ -144,7 +144,7 @@ def before_run(planner: GraphPlanner, graph: PlannedGraph, part: Part, first: bo
 
 
 def check_given(plan: Plan, graph: Graph) -> None:
-    """Raises InputError where a plan has other ops than the graph that is to run, but for updates and an optimizer."""
+    """Raises InputError where a plan has other ops than the graph to run, except for updates and an optimizer."""
     ours = {op.name for op in graph.ops if op.kind not in ("view", "input")}
     moved = tuple(move.tensor for move in plan.moves)
     planned = (op for op in plan.ops if op.kind not in ("input", "optimizer") and not op.name.startswith(moved))
@@ -160,14 +160,14 @@ def check_given(plan: Plan, graph: Graph) -> None:
 
 
 def is_open(graph: Any) -> bool:
-    """Whether a graph has sizes among its arguments."""
+    """True if a graph has sizes among its arguments."""
     return any(not isinstance(node.meta["val"], torch.Tensor) for node in graph.graph.find_nodes(op="placeholder"))
 
 
 def _fits(graph: Any, arguments: Sequence[Any]) -> bool:
-    """Whether a graph was traced for arguments of these shapes.
+    """True if a graph was traced for arguments of these shapes and dtypes.
 
-    An op of the user's own may have returned what its author told PyTorch otherwise.
+    A custom op may have returned something else than its author declared to PyTorch.
     """
     placeholders = graph.graph.find_nodes(op="placeholder")
     return all(
@@ -178,7 +178,7 @@ def _fits(graph: Any, arguments: Sequence[Any]) -> bool:
 
 
 def _closed(graph: Any, inputs: Sequence[Any]) -> Any:
-    """The graph as it is for inputs of these sizes."""
+    """A copy of the graph for inputs of exactly these sizes."""
     with kernels_kept(), FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
         fake = [mode.from_tensor(given) if isinstance(given, torch.Tensor) else given for given in inputs]
         return make_fx(graph, tracing_mode="real")(*fake)

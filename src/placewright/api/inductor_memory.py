@@ -38,7 +38,7 @@ from placewright.version import VERSION
 
 _LOGGER = logging.getLogger(__name__)
 
-#: Nothing is moved in a region, which PyTorch runs for each of its blocks, nor where sizes are open.
+#: In a region, which PyTorch runs for each of its blocks, and where sizes are open, nothing is moved.
 _NO_MOVES = ("move:*",)
 
 
@@ -49,21 +49,20 @@ class FittedGraph:
     Attributes
     ----------
     plan
-        Its plan. Where PyTorch's own choice keeps the limit that is the plan: what it computes again are ops of the
-        graph, and there are no reruns.
+        Its plan. Where PyTorch's own choice keeps the limit, that is the plan: the ops it computes again are ops of
+        the graph, and there are no reruns.
     saved_bytes
-        What forward leaves for backward, beside its arguments.
+        The bytes that forward leaves for backward, without its arguments.
     peak_bytes
-        What the step holds at the most by the program that Inductor writes for these parts, parameters and arguments
-        included.
+        The most memory that the step holds by the program that Inductor writes for these parts, including parameters
+        and arguments.
     num_tried
         How many partitions were lowered until one kept the limit.
 
     regions
         A plan for each sort of nested region in it, which is an op of the graph.
     saved_with, peak_with
-        The same bytes for other sizes, where the graph has open ones; otherwise they are for those that it was planned
-        for.
+        The same bytes for other sizes, where the graph has open ones; otherwise for the sizes it was planned for.
     """
 
     plan: Plan
@@ -78,16 +77,16 @@ class FittedGraph:
 class MemoryPartitioner(CustomPartitionerFn):
     """Parts each joint graph as a plan says that keeps a memory limit.
 
-    beside: how a refusal says what is in use beside the graph. runs: how often it runs before its backward does.
-    gradient_bytes: what comes of each further run when what it kept goes. largest: the largest sizes seen, where sizes
-    are open, for which a graph is planned; where no plan keeps the limit with all of them, it is planned for those of
-    the call. steps: numbers of parameters that are stepped in backward, by the place of the argument. split: whether
-    stretches may run in parts.
+    beside: the words with which a refusal says what else is in use. runs: how often the graph runs before its backward
+    does. gradient_bytes: gradients of each further run, which appear when what it kept is freed. largest: the largest
+    sizes seen, where sizes are open; a graph is planned for them, or for the sizes of the call where no plan keeps the
+    limit with all of them. steps: numbers of parameters that are stepped in backward, by the place of the argument.
+    split: whether stretches may run in parts.
 
     Attributes
     ----------
     graphs
-        What was done, a record per graph in the order of compiling; empty where PyTorch took a graph from its cache.
+        A record per graph, in the order of compiling; empty where PyTorch took a graph from its cache.
     """
 
     def __init__(
@@ -121,7 +120,7 @@ class MemoryPartitioner(CustomPartitionerFn):
         self._way = WAYS[0]
 
     def inner_compile(self, *args: Any, **options: Any) -> Any:
-        """Compiles a part in the way for which the limit holds. Goes to `compile_fx` beside the partitioner."""
+        """Compiles a part in the way for which the limit holds. Goes to `compile_fx` together with the partitioner."""
         with self._way.chosen():
             return compile_fx_inner(*args, **options)
 
@@ -151,11 +150,11 @@ class MemoryPartitioner(CustomPartitionerFn):
             raise RefusedError(InputError(f"what a graph holds under Inductor cannot be told: {told}")) from error
 
     def __deepcopy__(self, _: Any) -> MemoryPartitioner:
-        """Itself: PyTorch copies its settings, and fake tensors are not to be copied."""
+        """Returns itself: PyTorch copies its settings, and fake tensors are not to be copied."""
         return self
 
     def __reduce__(self) -> Any:
-        """What it is in the key of a cache, of which PyTorch's settings are a part."""
+        """Reduces it to its uuid, for the key of a cache that PyTorch's settings are part of."""
         return str, (self.uuid(),)
 
     def uuid(self) -> str:
@@ -175,7 +174,7 @@ class MemoryPartitioner(CustomPartitionerFn):
     def _in_parts_or_whole(
         self, gm: fx.GraphModule, own: Parts, policies: Policies, kwargs: Mapping[str, Any], sizes: Sizes
     ) -> Parts:
-        """The fastest of plans with each op whole and with a stretch in parts."""
+        """The parts of the faster plan: with each op whole, or with a stretch in parts."""
         found: list[tuple[FittedGraph, Way, Parts]] = []
         refused: list[InputError] = []
 

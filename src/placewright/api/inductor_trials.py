@@ -18,19 +18,19 @@ from placewright.execution.pytorch.lowered_memory import LoweredStep
 from placewright.execution.pytorch.open_sizes import Sizes
 from placewright.execution.pytorch.saved import SavingGraph, kept, num_bytes
 
-#: How many plans are lowered for one graph at the most. The least by which a plan that is over the limit is followed by
-#: a lower one, and the room from which on a higher one is tried, as shares of the limit.
+#: The most plans that are lowered for one graph. As shares of the limit: the least step down after a plan over the
+#: limit, and the spare room from which on a plan for more memory is tried.
 _MOST_TRIED, _STEP, _SPARE = 6, 0.01, 0.03
-#: By how much of the limit the plan nearest to it may be over for others to be tried, where none is planned within it.
+#: Where no plan is within the limit: the largest excess of the nearest, as a share of the limit, to try others.
 _FAR = 0.5
-#: How much more a way of compiling may take than others for one plan to be tried for the next.
+#: A way of compiling is tried for the next plan if it took at most this many times the least of all ways.
 _WORSE = 1.15
 
 Parts = tuple[fx.GraphModule, fx.GraphModule]
 
 
 class Fitted(NamedTuple):
-    """A plan, its parts, and what they hold at the most, by the plan and as Inductor compiles them."""
+    """A plan, its parts, and the most that they hold, as planned and as Inductor compiles them."""
 
     plan: Plan
     parts: Parts
@@ -41,7 +41,7 @@ class Fitted(NamedTuple):
 
 
 class Trials:
-    """Partitions of one graph that are lowered, one after another, to see what they hold as Inductor compiles them.
+    """Partitions of one graph that are lowered one after another, to see what they hold as Inductor compiles them.
 
     static: places of arguments that stay where they are. steps, runs, gradient_bytes: as `MemoryPartitioner` has them.
     """
@@ -58,7 +58,7 @@ class Trials:
         self._saving = saving
         self._limit = limit
         self._steps = steps
-        #: What further runs keep, of parts and sizes. It outlives the trials, and the graphs that they hold.
+        #: The bytes that further runs keep, by parts and sizes. It outlives the trials and their graphs.
         self.further_bytes = partial(
             _further_bytes, num_outputs=saving.num_outputs, static=static, runs=runs, gradient_bytes=gradient_bytes
         )
@@ -66,7 +66,7 @@ class Trials:
         self._ways = list(WAYS)
 
     def nearest(self, plan: Plan, parts: Parts) -> Fitted:
-        """In the first way that keeps the limit, or else in the best of them."""
+        """The parts in the first way that keeps the limit, or else in the best way."""
         tried = list[Fitted]()
         for way in self._ways:
             tried.append(self.fitted(plan, parts, way))
@@ -77,7 +77,7 @@ class Trials:
         return min(tried, key=lambda each: each.peak_bytes)
 
     def fitted(self, plan: Plan, parts: Parts, way: Way) -> Fitted:
-        """In one way."""
+        """The parts compiled in one way."""
         parts, sizes = with_steps(*parts, self._steps), self._saving.sizes
         with way.chosen():
             lowered = LoweredStep(*parts, self._saving.num_outputs, sizes, self._workspaces)
@@ -94,10 +94,10 @@ def _further_bytes(
 
 
 def tried_near(limit: int, planned: Callable[[int], Plan], lowered: Callable[[Plan], Fitted]) -> list[Fitted]:
-    """Plans near a limit, by what they take when Inductor compiles them, which is not what is planned.
+    """Plans near a limit, by the memory they take when Inductor compiles them, which differs from the planned memory.
 
-    While none keeps the limit, each is asked for as much less as the nearest is over. Once one does, with room to
-    spare, others are asked for between it and those that do not.
+    While none keeps the limit, the next is planned for as much less as the nearest exceeds it. Once one keeps it with
+    room to spare, further ones are planned for limits between it and those that do not.
     planned: the plan for a limit.
     """
     tried: list[Fitted] = []
@@ -107,7 +107,7 @@ def tried_near(limit: int, planned: Callable[[int], Plan], lowered: Callable[[Pl
         if plan.status == "infeasible":
             found_none = asked
             if not tried:
-                # It may take less than is planned, and else says what limit is near.
+                # It may take less than planned; otherwise it shows which limit is near.
                 tried.append(lowered(plan))
         elif any((plan.reruns, plan.moves) == (each.plan.reruns, each.plan.moves) for each in tried):
             break

@@ -1,4 +1,4 @@
-"""Devices of this host with their threads, as calls of compiled modules share them.
+"""Devices of this host with their threads, shared by the calls of compiled modules.
 
 Imported only where torch is known to be present.
 """
@@ -31,13 +31,13 @@ class Devices:
         self._flushes = _flushes_denormals()
 
     def compute_as_caller(self) -> None:
-        """Has threads that take numbers which are too small for zeros where the caller does: new ones do as it."""
+        """Closes the threads when the caller's setting for denormal numbers has changed; new threads inherit it."""
         if self._flushes != (flushes := _flushes_denormals()):
             self.workers.close()
             self._flushes = flushes
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without places and threads, which a process has for itself."""
+        """The state without places and threads, which each process has for itself."""
         return {"machine": self.machine, "profile": self.profile}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -47,15 +47,15 @@ class Devices:
 
     @property
     def on_host(self) -> bool:
-        """Whether all of them are CPU devices."""
+        """True if all of them are CPU devices."""
         return all(place.driver is None for place in self.places)
 
     @property
     def is_recorded(self) -> bool:
-        """Whether steps are replays of a CUDA graph."""
+        """True if steps are replays of a CUDA graph."""
         return self.machine.launch == "graphs"
 
 
 def _flushes_denormals() -> bool:
-    """Whether this thread takes numbers that are too small for zeros: torch.set_flush_denormal."""
+    """True if this thread flushes denormal numbers to zero: torch.set_flush_denormal."""
     return sys.float_info.min / 2 == 0.0

@@ -21,12 +21,12 @@ from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError, shown
 from placewright.support.modules import load_extensions
 
-#: Of a placement; the first does not count (Mirhoseini et al. 2017, section 4.2).
+#: Steps of a placement; the first does not count (Mirhoseini et al. 2017, section 4.2).
 STEPS = 10
 
 
 def check_solver(name: str) -> None:
-    """Raises InputError unless it tries placements."""
+    """Raises InputError unless the solver tries placements."""
     load_extensions()
     known = [name for name, entry in ENTRIES.items() if entry.tries_placements]
     if name not in known:
@@ -44,7 +44,7 @@ class Runner:
     workers: Workers
 
     def options(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of `plan`, so that its solver learns from what is measured."""
+        """The options of `plan` with `time_of`, so that its solver learns from measured times."""
         return {**options, "settings": {**(options.get("settings") or {}), "time_of": self.time_of}}
 
     def time_of(self, problem: Problem, solution: Solution) -> int:

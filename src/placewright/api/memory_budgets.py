@@ -1,4 +1,4 @@
-"""What PyTorch's partitioner would compute again for less memory: `activation_memory_budget` of torch.compile.
+"""Reruns that PyTorch's partitioner chooses for less memory: `activation_memory_budget` of torch.compile.
 
 Imported only where torch is known to be present.
 """
@@ -24,10 +24,9 @@ from placewright.rematerialization.reruns import Rerun
 def budget_reruns(
     model: Any, args: Any, kwargs: Mapping[str, Any], problem: Problem, budgets: Sequence[float]
 ) -> Iterator[tuple[float, tuple[Rerun, ...]]]:
-    """Per budget the reruns of a captured step that come to what the partitioner chooses. Nothing is computed.
+    """Yield, per budget, the reruns of a captured step that match the partitioner's choice. Nothing is computed.
 
-    problem: of the module's step. Where the partitioner refuses it, nothing more comes. What must not run again is left
-    as it is.
+    problem: of the module's step. Ends where the partitioner refuses the step. Ops that must not run again do not.
     """
     graph = problem.graph
     scheduled = [graph.ops[op].name for op in problem.lowered.graph_op]
@@ -40,7 +39,7 @@ def budget_reruns(
         try:
             parts = _parted(traced.graph, num_forward, budget)
         except Exception:
-            # It is PyTorch's own and refuses much in many ways; what it does not say is no point of the frontier.
+            # PyTorch's partitioner refuses graphs with many kinds of errors; a refusal gives no point of the frontier.
             return
         first, second = ({node.name for node in part.graph.nodes if node.op == "call_function"} for part in parts)
         again = run_again(graph, first & second & until.keys())

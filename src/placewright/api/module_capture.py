@@ -44,7 +44,7 @@ from placewright.importers.torch.autocast import without_autocast
 from placewright.importers.torch.results import check_loss, default_loss
 from placewright.support.errors import InputError
 
-#: What PyTorch says of some modules, and what it comes from.
+#: Messages of PyTorch about some modules, and their causes.
 _REASONS = {
     "does not currently support double backward": (
         "{model} takes a gradient of a gradient, which no graph that PyTorch compiles has; leave the part that does so "
@@ -59,7 +59,7 @@ _REASONS = {
         "there"
     ),
 }
-#: What is returned where nothing has run.
+#: The result where nothing has run.
 _NOTHING = object()
 #: How often PyTorch may capture a module anew, for other shapes or for other values that its Python reads.
 _MOST_CAPTURES = 64
@@ -67,7 +67,7 @@ _MOST_CAPTURES = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """What is called: a module, or a training step of it.
+    """A module to call, or a training step of it.
 
     loss: makes a scalar of what the module returns. optimizer: makes its step after each backward pass.
     """
@@ -81,8 +81,8 @@ class Call:
 class ModuleCapture:
     """The module as `torch.compile` runs it, with plans of its graphs.
 
-    sharing: of each tensor among the arguments the first that lies in its memory, which PyTorch guards only where some
-    do.
+    sharing: for each tensor among the arguments the first that lies in its memory; PyTorch guards this only where some
+    share memory.
     """
 
     def __init__(
@@ -103,16 +103,16 @@ class ModuleCapture:
             is_step=call.training,
             verifies=verifies,
         )
-        #: Of the optimizer's states.
+        #: Bytes of the optimizer's states.
         self._state_bytes = 0
         if call.optimizer is not None and self.planner.limit is not None:
             self._state_bytes = self._room_for(call.optimizer, self.planner.limit)
-        #: While PyTorch captures all of the call as one graph; otherwise the same with several.
+        #: Whether PyTorch captures the whole call as one graph; otherwise it captures several.
         self.is_whole = True
         self._compiled = self._captured_by_pytorch()
         has_recurrent = any(isinstance(module, nn.RNNBase) for module in call.model.modules())
         self._settings = {
-            # By default PyTorch takes it that hooks of submodules stay what they are.
+            # By default PyTorch assumes that hooks of submodules never change.
             "skip_nnmodule_hook_guards": False,
             # By default it draws from its own generator where NumPy is asked for random numbers.
             "use_numpy_random_stream": True,
@@ -123,12 +123,12 @@ class ModuleCapture:
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        """Of the graphs that ran since the latest call began, or all where none has."""
+        """The plans of the graphs that ran since the latest call began, or of all where none has."""
         return tuple(graph.plan for graph in self._ran)
 
     @property
     def peaks(self) -> tuple[int, ...]:
-        """Bytes in use at the most while each of them runs, beside the optimizer's states."""
+        """The most bytes in use while each of these graphs runs, without the optimizer's states."""
         return tuple(graph.plan.peak_bytes[0] + graph.beside for graph in self._ran)
 
     @property
@@ -167,7 +167,7 @@ class ModuleCapture:
 
     @property
     def loss(self) -> Any:
-        """What the backward pass of this thread's latest call began at; None where there was none."""
+        """The tensor from which the backward pass of this thread's latest call began; None where there was none."""
         return getattr(self._now, "loss", None)
 
     def _called(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, prepare: bool) -> Any:
@@ -184,7 +184,7 @@ class ModuleCapture:
                         f"the other in the first call, and a later one is refused where it does not fit: {_why(error)}",
                         stacklevel=5,
                     )
-                # Nothing has run so far. What several graphs compute is autograd's to put together.
+                # Nothing has run so far. Autograd connects several graphs.
                 self.is_whole = False
                 self.planner.may_train, self.planner.is_step = True, False
                 self._compiled = self._captured_by_pytorch()
@@ -207,19 +207,19 @@ class ModuleCapture:
             return loss(model(*args, **kwargs))
 
         step = training if self._call.training else inference
-        # PyTorch keeps what it captured with the code and its globals, which are to be of this module alone.
+        # PyTorch keeps its captures with the code and its globals, so each module gets its own.
         own = {"__name__": __name__, "__builtins__": builtins}
         return FunctionType(step.__code__.replace(), own, step.__name__, None, step.__closure__)
 
     def has_room(self, gradient_bytes: int) -> bool:
-        """Whether all plans keep the limit beside so many bytes of gradients."""
+        """True if all plans keep the limit with so many bytes of gradients in use."""
         limit, beside = self.planner.limit, self._state_bytes + gradient_bytes
         if limit is None:
             return True
         return all(graph.plan.peak_bytes[0] + graph.beside + beside <= limit for graph in self.planner.graphs)
 
     def make_room(self, gradient_bytes: int) -> None:
-        """Plans that are made from now on are for a step that finds so many bytes of gradients."""
+        """Makes further plans for a step that finds so many bytes of gradients."""
         self.planner.beside = self._state_bytes + gradient_bytes
 
     def _room_for(self, optimizer: Optimizer, limit: int) -> int:
@@ -230,7 +230,7 @@ class ModuleCapture:
 
 
 def _backend_of(planner: GraphPlanner) -> Callable[..., Any]:
-    """What PyTorch calls with the graphs that it captures; PyTorch keeps it for good, and the planner not with it."""
+    """The backend for the graphs that PyTorch captures; PyTorch keeps it forever, but not the planner with it."""
     known = weakref.ref(planner)
 
     def backend(module: Any, example_inputs: Sequence[Any]) -> Any:
@@ -248,7 +248,7 @@ def _arguments(now: threading.local) -> list[Any]:
 
 
 def _names(known: weakref.ref[nn.Module], now: threading.local) -> dict[int, str]:
-    """What the module's tensors and the arguments of this thread's call are called, by identity."""
+    """The names of the module's tensors and of the arguments of this thread's call, by identity."""
     call, model = getattr(now, "call", None), known()
     if model is None:
         return {}
@@ -261,7 +261,7 @@ def _names(known: weakref.ref[nn.Module], now: threading.local) -> dict[int, str
 
 
 def _why_not(error: RuntimeError, model: str) -> str | None:
-    """Why PyTorch does not capture a module; None for an error of the module's own."""
+    """The reason why PyTorch does not capture a module; None for an error of the module's own."""
     for said, reason in _REASONS.items():
         if said in str(error):
             return reason.format(model=model)
@@ -271,7 +271,7 @@ def _why_not(error: RuntimeError, model: str) -> str | None:
 
 
 def _why(error: Any) -> str:
-    """What PyTorch's front says, with the line of the user's code."""
+    """The message of PyTorch's front end, with the line of the user's code."""
     error = getattr(error, "inner_exception", error)
     told = re.search(r"got \w+\((['\"])(.+?)\1\)", str(error))
     what = told[2] if told else str(error).strip().splitlines()[0].rstrip(".")

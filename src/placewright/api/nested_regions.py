@@ -1,8 +1,8 @@
-"""Blocks that are compiled once each kind and run many times in one graph: what they save, shared out.
+"""Blocks that are compiled once per kind and run many times in one graph: how much each may save.
 
-`torch.compiler.nested_compile_region`, and blocks that were compiled by themselves before `placewright.fit`. PyTorch
-parts a region before the graph around it, so what all of them take is known only behind. Then the graph is compiled
-again with regions that save less.
+These are regions of `torch.compiler.nested_compile_region`, and blocks that were compiled by themselves before
+`placewright.fit`. PyTorch partitions a region before the graph around it, so the memory of all of them is known only
+afterwards. Then the graph is compiled again with regions that save less.
 
 Imported only where torch is known to be present.
 """
@@ -23,15 +23,15 @@ from placewright.api.questions import Plan
 from placewright.execution.pytorch.saved import SavingGraph, num_bytes, saved
 from placewright.support.errors import InputError, shown
 
-#: How often a graph is compiled at the most. The room from which on more may be saved, as a share of the limit, and the
-#: least by which one share differs from the next.
+#: The most times that a graph is compiled; the room from which on more may be saved, as a share of the limit; and the
+#: least difference between one share and the next.
 _MOST_TRIED, _SPARE, _STEP = 6, 0.03, 0.02
 
 _Parts = tuple[fx.GraphModule, fx.GraphModule]
 
 
 class AgainError(BaseException):
-    """Ends a compilation that is to be made again, of regions that save another share. PyTorch lets it through."""
+    """Ends a compilation that is to be repeated with regions that save another share. PyTorch lets it through."""
 
 
 class Regions:
@@ -40,12 +40,12 @@ class Regions:
     Attributes
     ----------
     plans
-        Of each kind of region, in the order of compiling, for the latest share.
+        The plan of each kind of region, in the order of compiling, for the latest share.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        #: What share of what PyTorch saves of them by default they are to save now.
+        #: The share that regions may save now of what PyTorch saves of them by default.
         self._share = 1.0
         self._tried: dict[float, int] = {}
         self._saved: list[int] = []
@@ -53,7 +53,7 @@ class Regions:
         self.plans: list[Plan] = []
 
     def begin(self) -> None:
-        """Before each compilation."""
+        """Resets the plans before each compilation."""
         self._saved, self.plans = [], []
 
     def parted(self, own: _Parts, own_plan: Plan, graph: SavingGraph, planned: Callable[..., Plan]) -> _Parts:
@@ -95,7 +95,7 @@ class Regions:
 
 
 def compiled(regions: Regions, compile: Callable[[], Any]) -> Any:
-    """What a compilation gives in the end."""
+    """The result of the last of repeated compilations."""
     while True:
         regions.begin()
         try:
@@ -107,7 +107,7 @@ def compiled(regions: Regions, compile: Callable[[], Any]) -> Any:
 class CompiledBlocks:
     """Blocks of a model that were compiled by themselves, by `block.compile()`: each kind is to be compiled once.
 
-    Dynamo takes no notice of that within a module that is compiled as a whole.
+    Dynamo ignores `block.compile()` within a module that is compiled as a whole.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -118,26 +118,26 @@ class CompiledBlocks:
                     "have the block itself in its place, and call its .compile() before fit"
                 )
         self._blocks = [each for each in model.modules() if each is not model and each._compiled_call_impl is not None]
-        # FSDP2 breaks the graph around each of its own.
+        # FSDP2 breaks the graph around each of its modules.
         regions = [
             each for each in self._blocks if "forward" not in vars(each) and not hasattr(each, "_get_fsdp_state")
         ]
         self._kinds = {type(each) for each in regions}
-        # Frames of PyTorch's own modules, which run by themselves between graph breaks, Dynamo leaves to eager.
+        # Dynamo leaves frames of PyTorch's own modules, which run by themselves between graph breaks, to eager.
         sharded = any(hasattr(each, "_get_fsdp_state") for each in model.modules())
         kinds = {type(each) for each in model.modules()} - self._kinds if sharded else set()
         self._own_kinds = {kind for kind in kinds if kind.forward.__module__.startswith("torch.nn.")}
 
     @property
     def dynamic(self) -> bool | None:
-        """What Dynamo is told of sizes: blocks that are compiled once each kind are planned for each size."""
+        """Dynamo's setting for sizes: False where blocks are compiled once per kind, and planned for each size."""
         return False if self._blocks or self._own_kinds else None
 
     @contextmanager
     def as_regions(self) -> Iterator[None]:
-        """While the model is called.
+        """A context in which the model is called.
 
-        PyTorch takes one block's weights for another's where instances say what a region is, and not their class.
+        PyTorch takes one block's weights for another's where instances, and not their class, define a region.
         """
         with ExitStack() as stack:
             for block in self._blocks:

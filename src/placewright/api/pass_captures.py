@@ -20,34 +20,34 @@ from placewright.support.errors import InputError, shown
 from placewright.support.garbage import collection_paused
 from placewright.support.modules import described
 
-#: What is trained: the module as it is, its weights in bfloat16, or low-rank adapters beside frozen weights.
+#: What is trained: the module as it is, its weights in bfloat16, or low-rank adapters next to frozen weights.
 Trained = Literal["own", "bfloat16", "lora"]
-#: The rank of adapters, and which layers get them.
+#: The rank of low-rank adapters.
 LORA_RANK = 16
-#: What changes a dtype.
+#: The op that changes a dtype.
 _CAST = "aten._to_copy.default"
-#: The batch, what is trained, and the device whose rules of autocast there are.
+#: The batch, what is trained, and the device whose autocast rules apply.
 _Key = tuple[int, Trained, str | None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """A stretch of ops that can run in parts: what it is called, and numbers of parts worth trying, from below."""
+    """A stretch of ops that can run in parts: its name, and numbers of parts worth trying, in ascending order."""
 
     name: str
     counts: list[int]
 
 
 def is_torch_module(model: Any) -> bool:
-    """Whether it is a module, which nobody has without importing PyTorch."""
+    """True if the model is a torch.nn.Module; PyTorch is not imported, as no module exists without it."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(model, torch.nn.Module)
 
 
 class PassCaptures:
-    """Passes of a module, each captured once; those of other batches than the module is called with from one capture.
+    """Passes of a module, each captured once; other batches than the module is called with come from one capture.
 
-    samples: of the batch that it is called with. dtype: of its parameters. trained_dtypes: of those that are trained.
+    samples: in the batch that it is called with. dtype: of its parameters. trained_dtypes: of those that are trained.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class PassCaptures:
         self._splits: dict[_Key, list[Any]] = {}
         self._parted: dict[tuple[_Key, int, int], ForwardBackward] = {}
         self._warned: set[str] = set()
-        #: Whether other batches are as derived; None where that was not looked at.
+        #: Whether other batches can be derived from one capture; None if not checked yet.
         self._is_derivable: bool | None = None
 
     def get(self, batch: int, trained: Trained = "own", autocast: str | None = None) -> ForwardBackward:
-        """One of a batch. Raises InputError where PyTorch cannot trace it."""
+        """The passes for one batch. Raises InputError where PyTorch cannot trace them."""
         key = batch, trained, autocast
         if self._is_given(key):
             return self._capture(*key)
@@ -94,14 +94,14 @@ class PassCaptures:
                 self._check_derived(trained, autocast)
                 self._derived[key] = of_batch(self._capture(TRACED_BATCH, trained, autocast), batch)
             except InputError:
-                # It may take some batches only, or do something else with other batches.
+                # The module may take some batches only, or do something else with other batches.
                 self._derived[key] = self._capture(*key)
         return self._derived[key]
 
     def _check_derived(self, trained: Trained, autocast: str | None) -> None:
-        """Raises InputError where the given batch is not what is derived for it.
+        """Raises InputError where the capture of the given batch differs from what is derived for it.
 
-        Under autocast the same ops of the same shapes are enough, beside casts, as another capture takes long.
+        Under autocast equal ops of equal shapes, without casts, are enough, as another capture takes long.
         """
         if self._is_derivable is None:
             given = self._capture(self.samples).graph
@@ -116,7 +116,7 @@ class PassCaptures:
             raise InputError(f"{type(self.model).__name__} depends on the batch in other ways than by multiples of it")
 
     def splits(self, batch: int, trained: Trained = "own", autocast: str | None = None) -> list[Split]:
-        """Stretches of ops that can run in parts there."""
+        """Stretches of ops that can run in parts in the passes for a batch."""
         key = self._traced_as(batch, trained, autocast)
         if key not in self._splits:
             from placewright.importers.torch.forward_backward import splits_of
@@ -128,7 +128,7 @@ class PassCaptures:
     def in_parts(
         self, batch: int, split: int, num_parts: int, trained: Trained = "own", autocast: str | None = None
     ) -> ForwardBackward:
-        """The same with one of the splits, by its number. Raises InputError where a part is no whole number of rows."""
+        """The passes with one of the splits, by number. Raises InputError where parts are no whole number of rows."""
         self.splits(batch, trained, autocast)
         key = self._traced_as(batch, trained, autocast)
         parted = (key, split, num_parts)
@@ -142,7 +142,7 @@ class PassCaptures:
         return passes if key[0] == batch else of_batch(passes, batch)
 
     def _traced_as(self, batch: int, trained: Trained, autocast: str | None) -> _Key:
-        """What the passes of a batch are derived from."""
+        """The capture from which the passes of a batch are derived."""
         key = batch, trained, autocast
         self.get(*key)
         return key if key in self._captured else (TRACED_BATCH, trained, autocast)
@@ -167,7 +167,7 @@ class PassCaptures:
         return self._captured[key]
 
     def _model(self, trained: Trained) -> Any:
-        """The module, or a copy that holds no memory. Raises InputError where there is none."""
+        """The module, or a copy that holds no memory. Raises InputError where it cannot be made."""
         if trained not in self._models:
             import torch
 
@@ -177,7 +177,7 @@ class PassCaptures:
 
 
 def _takes_samples_apart(graph: Graph, samples: int) -> bool:
-    """Whether all samples of a tensor are taken one by one, which would be millions of ops in the traced batch."""
+    """True if all samples of a tensor are taken one by one, which would be millions of ops in the traced batch."""
     taken: Counter[int] = Counter()
     for op in graph.ops:
         if op.target in ("aten.unbind.int", "aten.select.int"):
@@ -188,13 +188,13 @@ def _takes_samples_apart(graph: Graph, samples: int) -> bool:
 
 
 def _work(graph: Graph) -> Counter[object]:
-    """Ops that compute something by what they make, in whatever dtype."""
+    """Counts the ops that compute something by what they make, in whatever dtype."""
     ops = (op for op in graph.ops if op.kind not in ("view", "copy") and op.target != _CAST)
     return Counter((op.target, *(graph.tensors[tensor].shape for tensor in op.outputs)) for op in ops)
 
 
 def _facts(graph: Graph) -> object:
-    """What costs depend on."""
+    """The ops, attributes, shapes and sizes on which costs depend."""
     ops = [(op.name, dict(op.attributes)) for op in graph.ops]
     return ops, [(tensor.shape, tensor.size_bytes) for tensor in graph.tensors]
 
@@ -230,14 +230,14 @@ def _without_memory(model: Any) -> Any:
 
 
 def lora_layers(model: Any) -> list[str]:
-    """The names of the layers that adapters are for: all that are `torch.nn.Linear`."""
+    """The names of the layers that get adapters: all that are `torch.nn.Linear`."""
     import torch
 
     return [name for name, each in model.named_modules() if type(each) is torch.nn.Linear and name]
 
 
 def can_have_adapters(model: Any) -> bool:
-    """Whether peft is installed, and the module has layers for it."""
+    """True if peft is installed, and the module has layers for it."""
     return importlib.util.find_spec("peft") is not None and bool(lora_layers(model))
 
 
@@ -252,7 +252,7 @@ def _with_adapters(model: Any) -> Any:
 
 @contextmanager
 def _each_warning_once(known: set[str]) -> Iterator[None]:
-    """Meanwhile captures do not log what is in `known`, to which goes what they do log."""
+    """A context in which captures do not log messages in `known`; messages that they do log are added to it."""
     logger = logging.getLogger(builder.__name__)
 
     def is_new(record: logging.LogRecord) -> bool:

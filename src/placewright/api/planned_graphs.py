@@ -1,4 +1,4 @@
-"""Graphs that PyTorch captures, planned and run: what a backend of `torch.compile` makes of each.
+"""Planned runs of the graphs that PyTorch captures, as a backend of `torch.compile`.
 
 Forward and backward of a graph are planned together, in the order in which PyTorch captures graphs. Imported only where
 torch is known to be present.
@@ -47,7 +47,7 @@ from placewright.support.files import write_atomically
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 _LOGGER = logging.getLogger("placewright.api.dynamo")
-#: Plans for so many sets of open sizes are kept, the latest used.
+#: The number of sets of open sizes whose plans are kept: those used last.
 MAX_PLANS = 8
 
 
@@ -56,10 +56,10 @@ class PlannedGraph:
     """One captured graph.
 
     plan: of forward and backward, or of an inference. alone: of the first device, while the others are idle. program:
-    of both parts together, with what PyTorch itself runs again, and without what the plan does. graph: with measured
-    workspaces. profiled: op times by kind of device, where they were measured now. parts: what runs. likes: name and
+    of both parts together, with PyTorch's own reruns, and without those of the plan. graph: with measured workspaces.
+    profiled: op times by kind of device, where they were measured now. parts: the parts that run. likes: name and
     traced tensor of each placeholder of the program. is_whole: whether all of the call was captured as this graph.
-    saved_bytes: what forward leaves for backward, beside its results and what is there from call to call. beside: bytes
+    saved_bytes: what forward leaves for backward, without its results and what stays from call to call. beside: bytes
     that other graphs of the module hold meanwhile, and tensors of it that this one does not read. rounds: of the
     calibration, if there was one.
     """
@@ -75,18 +75,17 @@ class PlannedGraph:
     saved_bytes: int = 0
     beside: int = 0
     rounds: tuple[CalibrationRound, ...] = ()
-    #: Identities of what it reads.
+    #: Identities of the tensors that it reads.
     read: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """How graphs are planned and run.
+    """Options for planning and running graphs.
 
-    options: as `placewright.plan` takes them. given: a plan that is taken instead of one that is made. measured: a file
-    of op times. inductor: whether Inductor computes ops that one device runs without waiting in between.
-    measure_placements: whether a solver learns from placements that run. split: whether stretches of a step may run in
-    parts.
+    options: as `placewright.plan` takes them. given: a plan to take instead of making one. measured: a file of op
+    times. inductor: whether Inductor computes ops that one device runs without waiting in between. measure_placements:
+    whether a solver learns from placements that run. split: whether stretches of a step may run in parts.
     """
 
     options: Mapping[str, Any]
@@ -107,7 +106,7 @@ class PreparedError(BaseException):
 
 
 class _OfOthers(NamedTuple):
-    """Bytes in use beside a graph: of tensors it does not read, left by graphs before, and given by graphs after it."""
+    """Bytes in use besides a graph: tensors it does not read, saved by earlier graphs, gradients of later graphs."""
 
     unread: int
     saved: int
@@ -117,7 +116,7 @@ class _OfOthers(NamedTuple):
 class GraphPlanner:
     """The backend of one call of `torch.compile`: plans the graphs that PyTorch captures.
 
-    names: what tensors of the module and its arguments are called, by identity, when a graph is captured. held: tensors
+    names: the names of tensors of the module and its arguments, by identity, when a graph is captured. held: tensors
     of the module. arguments: those of this thread's call. may_train: whether what is called may have a backward pass.
     is_step: whether its one graph ends in a loss, which alone has a backward pass. verifies: whether graphs can be
     compared with eager's, by `checked_by`.
@@ -125,12 +124,11 @@ class GraphPlanner:
     Attributes
     ----------
     graphs
-        What was planned, in the order of capture.
+        The planned graphs, in the order of capture.
     can_be_copied
-        Whether calls that were captured read no tensors and change nothing but of the module and its arguments.
+        Whether captured calls read and change no tensors but those of the module and its arguments.
     beside
-        Bytes that are in use beside those of the graphs: by the optimizer's states, and by gradients that are there
-        before a step.
+        Bytes in use besides those of the graphs: by the optimizer's states, and by gradients that exist before a step.
     """
 
     def __init__(
@@ -176,9 +174,9 @@ class GraphPlanner:
         return next(iter((host_and_limits(asked, self.devices.machine)[1] or {}).values()), None)
 
     def options_beside(self, beside: int = 0) -> dict[str, Any]:
-        """The options of a plan, with what is in use beside its graph taken from the memory limit.
+        """The options of a plan, with the memory limit reduced by other memory in use.
 
-        These are the optimizer's states, gradients that are there, and so many bytes more.
+        That is the optimizer's states, existing gradients, and so many bytes more.
         """
         beside += self.beside
         if not beside or self.limit is None:
@@ -188,7 +186,7 @@ class GraphPlanner:
         return {**self.options, "memory_limit": {name: max(0, self.limit - beside) for name in limited or {}} | on_host}
 
     def _of_others(self, values: Sequence[Any]) -> _OfOthers:
-        """What is in use beside a graph that reads these tensors, in a call that has come so far."""
+        """Find the memory in use besides a graph that reads these tensors, at the present point of a call."""
         ran: list[PlannedGraph] = getattr(self._now, "ran", [])
         read = {value.untyped_storage()._cdata for value in values if value.layout == torch.strided}
         unread, gradients = dict[int, int](), 0
@@ -211,8 +209,8 @@ class GraphPlanner:
     ) -> PlannedGraph:  # fmt: skip
         """A plan with times that are measured now, unless they are known.
 
-        program: what is timed. graph: what is planned, with what PyTorch itself runs again as ops. values: of all
-        placeholders. joint: whether tensors cannot be moved, as between forward and backward.
+        program: what is timed. graph: what is planned, with PyTorch's own reruns as ops. values: of all placeholders.
+        joint: whether tensors cannot be moved, as between forward and backward.
         Raises InputError where the plan that was given is for another graph, a tensor lies where no device can read it,
         or no plan is found that keeps the memory limit.
         """
@@ -232,7 +230,7 @@ class GraphPlanner:
             ).options(options)  # fmt: skip
         with self.kept_times() as folder:
             times, profiled = self._times(program, parameters, tensors, folder)
-            # The plan of one device knows no other kind than the first.
+            # The plan of one device has only the first device's kind.
             of_first = of_first_device(times.alone, devices.machine, folder)
             alone = make_plan(program.graph, first_device(devices.machine), measured=of_first, solver="input-order")
             if self.wishes.given is not None:
@@ -259,7 +257,7 @@ class GraphPlanner:
         )
 
     def _check_fits(self, plan: Plan, options: Mapping[str, Any], others: _OfOthers, *, joint: bool) -> None:
-        """Raises InputError for a plan that is over a limit that was asked for."""
+        """Raises InputError for a plan that exceeds a limit that was asked for."""
         if plan.status == "infeasible" and options.get("memory_limit") is not None:
             way_out = "; split=True may run ops in parts" if joint and self._may_split else ""
             raise InputError(f"{shortage_words(plan)}{self._beside_words(others)}{way_out}")
@@ -268,16 +266,16 @@ class GraphPlanner:
         return self._of_others(values) if self.limit is not None else _OfOthers(0, 0, 0)
 
     def room_for(self, values: Sequence[Any]) -> int | None:
-        """What is left of the limit for a graph that reads these tensors, in bytes; None where there is no limit."""
+        """The bytes of the limit left for a graph that reads these tensors; None where there is no limit."""
         return None if self.limit is None else max(0, self.limit - self.beside - sum(self._others_now(values)))
 
     @property
     def _may_split(self) -> bool:
-        """Whether splits were not tried and could be."""
+        """True if splits were not tried and could be."""
         return not self.wishes.split and self.devices.machine.num_devices == 1
 
     def _beside_words(self, others: _OfOthers) -> str:
-        """What counts beside the graph, for a sentence that says what is missing."""
+        """Words for what counts besides the graph, for an error message."""
         counted = {
             "of the optimizer's states and of gradients that are there": self.beside,
             "of tensors of the module that this graph does not read": others.unread,
@@ -297,7 +295,7 @@ class GraphPlanner:
 
     @contextmanager
     def kept_times(self) -> Iterator[Path]:
-        """Where files of op times go: to the profile, where plans find them later, or to a folder for now."""
+        """The folder for files of op times: the profile's, where later plans find them, or a temporary one."""
         if self.devices.profile.folder is not None:
             yield self.devices.profile.folder
             return
@@ -307,7 +305,7 @@ class GraphPlanner:
     def _times(
         self, program: TorchProgram, parameters: Sequence[Any], tensors: Sequence[Any], folder: Path
     ) -> tuple[OpTimes, Mapping[str, Profiled]]:
-        # The file that was named is for the graph that came first.
+        # The file that the user named is for the first graph.
         named = self.wishes.measured if not self.graphs else None
         if named is not None and named.exists():
             return OpTimes(alone=named, shared=named), {}
@@ -329,7 +327,7 @@ class GraphPlanner:
 
     @contextmanager
     def checked_by(self, check: SelfCheck) -> Iterator[None]:
-        """Within it, graphs that this thread runs are compared with eager's."""
+        """Within this context, graphs that this thread runs are compared with eager's."""
         self._now.check = check
         try:
             yield
@@ -337,7 +335,7 @@ class GraphPlanner:
             self._now.check = None
 
     def beside_eager(self, graph: Any, planned: Callable[..., Any], *given: Any) -> Any:
-        """Runs a planned graph, and in a call that is compared the captured graph as well."""
+        """Runs a planned graph, and in a call that is compared also the captured graph."""
         check = getattr(self._now, "check", None)
         if check is None or getattr(self._now, "prepare", False):
             return planned(*given)
@@ -355,7 +353,7 @@ class GraphPlanner:
 
     @contextmanager
     def running_once(self, ops: Sequence[str]) -> Iterator[None]:
-        """Within it, plans run these ops once."""
+        """Within this context, plans run these ops once."""
         before = self.options
         self.options = {**before, "keep": [*before["keep"], *ops]}
         try:
@@ -365,11 +363,11 @@ class GraphPlanner:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the graph that is captured now in this thread is all of the call so far."""
+        """True if the graph that this thread captures now is all of the call so far."""
         return _num_breaks() == getattr(self._now, "breaks", _num_breaks())
 
     def begins(self, graph: PlannedGraph, part: Part, given: list[Any]) -> None:
-        """Before each run of the first part of a graph."""
+        """Notes a run of a graph before its first part, or ends the call by PreparedError."""
         if getattr(self._now, "prepare", False):
             named = dict(zip(part.names, given, strict=True))
             raise PreparedError(graph, [named[name] if name in named else _like(value) for name, value in graph.likes])
@@ -378,7 +376,7 @@ class GraphPlanner:
 
 
 def _planned_words(plan: Plan) -> str:
-    """What was planned for one graph, in one line."""
+    """A line that describes the plan of one graph."""
     gain = f", {words}" if (words := gain_words(plan)) else ""
     time, peak = format_time_ns(plan.step_time_ns), format_bytes(plan.metrics.peak_memory_bytes)
     return f"a graph of {counted(len(plan.ops), 'op')} on {plan.machine.name}: planned {time}{gain}; peak memory {peak}"
@@ -389,7 +387,7 @@ def _num_breaks() -> int:
 
 
 def _like(value: Any) -> Any:
-    """A gradient of ones that lies as one that was traced."""
+    """A gradient of ones with the layout of a traced one."""
     return torch.empty_strided(tuple(value.shape), tuple(value.stride()), dtype=value.dtype, device=value.device).fill_(
         1
     )

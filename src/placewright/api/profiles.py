@@ -1,4 +1,4 @@
-"""What was measured on this host: op times, shared by all models, and devices with their links.
+"""Measurements on this host: op times, shared by all models, and devices with their links.
 
 Imported only where torch is known to be present.
 """
@@ -44,16 +44,16 @@ LIBRARY = "op-library.csv"
 
 
 class Profile:
-    """What was measured so far, in a folder or, without one, in memory."""
+    """The measurements so far, in a folder or, without one, in memory."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
         self._library: Library = {} if folder is None else read_library(folder / LIBRARY)
 
     def machine(self, devices: str | Sequence[str], *, recorded: bool = False) -> tuple[Machine, list[Handover]]:
-        """Those devices of this host with measured links: as the folder has them, else measured now and kept there.
+        """The named devices of this host with measured links, read from the folder, or else measured and kept there.
 
-        recorded: whether steps will be replays of a CUDA graph. Returns beside it the handovers that were measured now.
+        recorded: whether steps will be replays of a CUDA graph. Also returns the handovers that were measured now.
         """
         machine = torch_machine(devices, recorded=recorded)
         path = None if self.folder is None else self.folder / devices_name(machine)
@@ -83,7 +83,7 @@ class Profile:
         *,
         memory_limit: int | None = None,
     ) -> dict[str, Profiled]:
-        """Op times of a program by kind of device, each on the first device of its kind; what was new is kept.
+        """Op times of a program by kind of device, each on the first device of its kind; new times are kept.
 
         places: of the machine's devices, where they are not all on the host. memory_limit: in bytes, of the step that
         is timed where the whole one does not fit one device.
@@ -98,7 +98,7 @@ class Profile:
             theirs = [places[number] for number in members] if places else []
             timed: tuple[TorchProgram, Sequence[Any], Sequence[Any]] = program, parameters, tensors
             if drivers and theirs[0].driver is None:
-                # What the module has on an accelerator is not what the host computes with.
+                # The host computes with copies of what the module has on an accelerator.
                 constants = zip(program.constants, on_host([*program.constants.values()], drivers), strict=True)
                 timed = (
                     replace(program, constants=dict(constants)),
@@ -129,7 +129,10 @@ class Profile:
         tensors: Sequence[Any],
         memory_limit: int | None,
     ) -> Profiled:
-        """first: the machine of the first device of a kind. cores, places: of all of that kind."""
+        """Op times for one kind of device.
+
+        first: the machine of the first device of the kind. cores, places: of all of that kind.
+        """
         workers = Workers(cores[:1])
 
         def profiled(plan: Plan) -> Profiled:
@@ -144,7 +147,7 @@ class Profile:
             except (RuntimeError, MemoryError) as error:
                 if memory_limit is None or not (out_of_memory(error) or out_of_memory(error.__cause__)):
                     raise
-            # What does not fit is timed as it would fit by the cost model; then all sorts of ops are known.
+            # A step that does not fit is timed as it would fit by the cost model; this covers all sorts of ops.
             keep = what_stays(parameters, places, recorded=first.launch == "graphs")
             within = make_plan(program.graph, first, solver="input-order", memory_limit=memory_limit, keep=keep)
             if within.status == "infeasible":
@@ -173,7 +176,7 @@ def of_first_device(times: Path, machine: Machine, folder: Path) -> Path:
     lines = list(csv.reader(read_text(times).splitlines()))
     header = [cell.strip() for cell in lines[0]] if lines else []
     if "device" not in header:
-        return times  # What reads it says so.
+        return times  # Its reader reports the error.
     column = header.index("device")
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(
@@ -187,17 +190,17 @@ def of_first_device(times: Path, machine: Machine, folder: Path) -> Path:
 
 
 def mode_name(graph: Graph) -> str:
-    """What files of a program are called: "Net-training"."""
+    """The name that files of a program begin with: "Net-training"."""
     return f"{graph.name}-{graph.metadata.get('mode', 'inference')}"
 
 
 def times_name(graph: Graph, machine: Machine) -> str:
-    """What files of op times are called, those of recorded steps apart: "Net-training-recorded"."""
+    """The name of files of op times; those of recorded steps have their own: "Net-training-recorded"."""
     return f"{mode_name(graph)}{'-recorded' if machine.launch == 'graphs' else ''}"
 
 
 def devices_name(machine: Machine) -> str:
-    """What the file of measured devices is called."""
+    """The name of the file of measured devices."""
     return "devices-recorded.toml" if machine.launch == "graphs" else "devices.toml"
 
 
@@ -209,12 +212,12 @@ def write_graph(graph: Graph, folder: Path, name: str) -> Path:
 
 
 def first_device(machine: Machine) -> Machine:
-    """The machine without its other devices."""
+    """The machine with its first device alone."""
     return only(machine, 0)
 
 
 def _with_rates(machine: Machine, on_host: Sequence[int], cores: Sequence[frozenset[int]]) -> Machine:
-    """The machine with what its CPU devices reach; GPUs keep what their presets say."""
+    """The machine with the measured rates of its CPU devices; GPUs keep those of their presets."""
     if not on_host:
         return machine
     rated = with_measured_rates(machine.devices[on_host[0]], cores)

@@ -1,4 +1,4 @@
-"""`placewright.profile`: what ops and links take on this host, kept in a folder for plans of this and other models.
+"""`placewright.profile`: times of ops and links on this host, kept in a folder for plans of this and other models.
 
 Imported only where torch is known to be present.
 """
@@ -35,7 +35,7 @@ def profile_model(
     loss: Any,
     cuda_graph: bool,
 ) -> Answer[ProfileSummary]:
-    """What `placewright.profile` says."""
+    """Measure ops and links; return the answer of `placewright.profile`."""
     make_folder(folder)
     profile = Profile(folder)
     machine, handovers = profile.machine(devices, recorded=cuda_graph)

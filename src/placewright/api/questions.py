@@ -1,4 +1,4 @@
-"""What can be asked in Python of a plan or a graph; the answers are those of the command line."""
+"""Questions that Python code can ask about a plan or a graph; the answers are those of the command line."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from placewright.execution.comparison import RunComparison
 
 Facts = TypeVar("Facts")
-#: How one names the model of a plan, as `recorded_graph` takes it.
+#: Texts on how to name the model of a plan, as `recorded_graph` takes them.
 _CHECK = "check {file} PLAN, in Python check({graph})"
 _EXPLAIN_OP = "explain PLAN --op NAME --model {file}, in Python explain_op(name, {graph})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Answer(Generic[Facts]):
-    """What a question found; printed, it is the tables.
+    """The answer to a question; printed, it shows the tables.
 
     Attributes
     ----------
@@ -54,25 +54,25 @@ class Answer(Generic[Facts]):
 
 
 def answer(facts: Facts, parts: Iterable[RenderableType | None]) -> Answer[Facts]:
-    """The facts with the tables of them drawn."""
+    """The facts as an answer, with their tables drawn."""
     from placewright.terminal.tables import drawn
 
-    # Outside of a terminal nothing is cut: what reads it has no edge.
+    # Outside of a terminal nothing is cut: its reader has no fixed width.
     return Answer(facts, drawn(parts, roomy=not sys.stdout.isatty()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """Whether a plan simulates to what it says.
+    """The result of a check: whether the simulation of a plan agrees with its claims.
 
     Attributes
     ----------
     correct
-        Whether it does.
+        Whether all of them agree.
     problems
-        What does not, one sentence each.
+        The disagreements, one sentence each.
     unchecked
-        What the plan claims and the check does not repeat: a lower bound that a search proved. All other bounds are
+        Claims of the plan that the check does not repeat: a lower bound that a search proved. All other bounds are
         computed anew.
     """
 
@@ -82,11 +82,11 @@ class Check:
 
 
 class Plan(PlanRecord):
-    """A plan that answers questions: what `placewright.plan` and `placewright.load` return."""
+    """A plan that answers questions, as `placewright.plan` and `placewright.load` return it."""
 
     @classmethod
     def of(cls, plan: PlanRecord) -> Plan:
-        """Make the same plan, so that it can be asked.
+        """Make a plan that answers questions from the record of one.
 
         Parameters
         ----------
@@ -101,10 +101,10 @@ class Plan(PlanRecord):
 
     @property
     def speedup(self) -> float | None:
-        """How many times faster a step is than on the best single device.
+        """The step time on the best single device divided by that of this plan.
 
         None where no order that was tried keeps the limits on a single device, so that there is nothing to compare
-        with: `one_device` says what the best of them would take, and by how much it is over the limits.
+        with: `one_device` says what the best of them would take, and by how much it exceeds the limits.
         """
         single = self.one_device
         if single is None or single.metrics.bytes_over_limit or not self.step_time_ns:
@@ -136,7 +136,7 @@ class Plan(PlanRecord):
         path
             The file.
         run
-            What `Compiled.compare` found of this plan: the page then shows planned and measured times on one axis.
+            The facts of `Compiled.compare` for this plan: the page then shows planned and measured times on one axis.
 
         Raises
         ------
@@ -150,19 +150,20 @@ class Plan(PlanRecord):
     def explain_op(
         self, name: str, model: Graph | str | Path | None = None
     ) -> Answer[OpExplanation | ModuleExplanation]:
-        """Tell why an op, or all of a module, stands where it does, and what each other device would cost.
+        """Explain why an op, or all of a module, runs where it does, and what each other device would cost.
 
         Parameters
         ----------
         name
-            Of an op, a view or a tensor, or the path of a module. Of an op that runs again, what that is for is told.
+            The name of an op, a view or a tensor, or the path of a module. For an op that runs again, the purpose of
+            that is explained.
         model
             As `check` takes it.
 
         Raises
         ------
         InputError
-            For a name of neither, and where `check` raises it.
+            For an unknown name, and where `check` raises it.
         """
         from placewright.terminal.op_tables import op_tables
 
@@ -170,7 +171,7 @@ class Plan(PlanRecord):
         return answer(found, op_tables(self, found))
 
     def explain(self) -> Answer[Explanation]:
-        """Tell why the plan takes the memory and the time it takes."""
+        """Explain why the plan takes the memory and the time it takes."""
         from placewright.analysis.explain import explain
         from placewright.terminal.explain_tables import explain_tables
 
@@ -183,7 +184,7 @@ class Plan(PlanRecord):
         Parameters
         ----------
         other
-            The second plan; what is told leads from this one to that one.
+            The second plan; the differences lead from this plan to that one.
 
         Raises
         ------
@@ -202,8 +203,8 @@ class Plan(PlanRecord):
         Parameters
         ----------
         model
-            The graph that the plan is for, or its file; None for the file that the plan was made from. Python code
-            is not run on the word of a plan: "net.py:build" is named here.
+            The graph that the plan is for, or its file; None for the file that the plan was made from. Python code is
+            not run because a plan names it: pass "net.py:build" here.
 
         Raises
         ------
@@ -235,13 +236,13 @@ def judge(
     Parameters
     ----------
     plan
-        What is judged.
+        The plan to check.
     model
         Its graph, or the file of it; None for what the plan was made from.
     dims, measured
-        Of the file; by default what the plan was made with.
+        Open dimensions of the file, and the file of op times; by default those that the plan was made with.
     name
-        What errors call the plan.
+        The name of the plan in errors.
 
     Raises
     ------
@@ -262,7 +263,7 @@ def judge(
 def why_there(
     plan: PlanRecord, op: str, model: Graph | str | Path | None = None, *, name: str = "the plan"
 ) -> OpExplanation | ModuleExplanation:
-    """Why an op or a module of a plan stands where it does. model, name: as in `judge`, which says what it raises."""
+    """Explain why an op or a module of a plan runs where it does. model, name: as in `judge`, with its errors."""
     from placewright.analysis.op_explanation import ModuleExplanation, explain_op
     from placewright.analysis.rerun_explanation import explain_reruns
     from placewright.costs import estimate_costs
@@ -283,7 +284,7 @@ def why_there(
 
 
 def _maker(graph: Graph, name: str) -> str:
-    """Of a name that only a tensor has, the op that makes it; else the name itself."""
+    """The op that makes a tensor of this name, where no op has the name; else the name itself."""
     if any(op.name == name for op in graph.ops):
         return name
     makers = (graph.producer_of[index] for index, tensor in enumerate(graph.tensors) if tensor.name == name)

@@ -1,4 +1,4 @@
-"""`placewright.compile`, a PyTorch module that runs as planned, and `placewright.profile`, what it takes here."""
+"""`placewright.compile`, a PyTorch module that runs as planned, and `placewright.profile`, its times on this host."""
 
 from __future__ import annotations
 
@@ -42,36 +42,36 @@ def compile(
 ) -> Compiled:
     """Plan a PyTorch module for devices of this host, and return it as something to call.
 
-    PyTorch captures the module, every op of it is timed on this host, the plan found, and each device given a worker
-    thread that runs its part; a single CPU device computes in the thread that calls. What is called returns what the
-    module returns, bit by bit where one device computes an op with as many threads; a training step returns the loss
-    and adds to the gradients of the parameters. What the module's Python reads is guarded by PyTorch: after a change
-    it is captured anew. Where PyTorch captures several graphs these are planned one after the other.
+    PyTorch captures the module, every op of it is timed on this host, the plan is found, and each device gets a worker
+    thread that runs its part; a single CPU device computes in the calling thread. A call returns what the module
+    returns, bit by bit where one device computes an op with as many threads; a training step returns the loss and adds
+    to the gradients of the parameters. PyTorch guards what the module's Python reads: after a change it captures the
+    module anew. Where PyTorch captures several graphs, these are planned one after the other.
 
     Parameters
     ----------
     model
         Run in evaluation mode, or in training mode with `training`.
     args, kwargs
-        What it is called with; other shapes are planned when they first come. One tensor stands for a tuple of it. None
-        for `args`: planned at the first call.
+        Its arguments; other shapes are planned when they first occur. One tensor means a tuple of it. None for `args`:
+        planned at the first call.
     devices
         "cpu:0,cpu:1" or a list of such names: they share the cores that this process may use. "cuda:0" is a GPU, and
-        "cuda:0/0" and "cuda:0/1" are streams of one; they may stand beside CPU devices.
+        "cuda:0/0" and "cuda:0/1" are streams of one; they may be combined with CPU devices.
     training
         Whether a call is a training step: forward, backward, and the step of `optimizer` where one is given.
     loss
         Makes a scalar of the module's output; by default its `.loss`, or the scalar it returns, or the sum of the means
         of what it returns.
     optimizer
-        Whose `step` and `zero_grad` are called after each backward pass. Its states count towards a `memory_limit`.
+        Its `step` and `zero_grad` are called after each backward pass. Its states count towards a `memory_limit`.
     plan
         A plan for this module and these arguments, to be run instead of one that is made now. Its devices are taken to
         be `devices`, in their order.
     measured
         A CSV file of op times: read where it exists, else measured and written. None: measured every time.
     profile
-        A folder of `placewright.profile`: what it has is not timed again, and what is timed is kept there.
+        A folder of `placewright.profile`: ops it has are not timed again, and new times are kept there.
     inductor
         Whether Inductor compiles ops that one device runs without waiting in between, where that is measured to be
         faster. It takes a second or more for each such region, needs a C++ compiler, and gives other last bits.
@@ -87,11 +87,12 @@ def compile(
         memory than running ops again, or less time. Sums over parts have other last bits. For one device and a
         `memory_limit`.
     verify
-        Whether the first call is compared with eager's on a copy of the module, where there is room for one: what is
-        rounded otherwise is warned of, other results are refused.
+        Whether the first call is compared with eager's on a copy of the module, where there is room for one: results
+        that are rounded otherwise are warned of, other results are refused.
     options
-        As `placewright.plan` takes them: `objective`, `memory_limit`, `time_limit`, `pins` and so on. What keeps no
-        `memory_limit` that is given is refused, now or when other shapes come; a plan over its limit runs as `plan`.
+        As `placewright.plan` takes them: `objective`, `memory_limit`, `time_limit`, `pins` and so on. Where no plan
+        keeps a given `memory_limit`, the module is refused, now or when other shapes occur; a plan over its limit runs
+        as `plan`.
 
     Returns
     -------
@@ -110,7 +111,7 @@ def compile(
     """
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError("PyTorch", "torch", "running a plan")
-    # Some library draws from Python's generator where it is imported.
+    # Some library draws from Python's generator when it is imported.
     drawn = random.getstate()
     from placewright.api.compiled import Compiled
     from placewright.api.local_devices import Devices
@@ -145,7 +146,7 @@ def compile(
 
 
 def check_module(model: Any) -> Any:
-    """The module. Raises InputError for what PyTorch cannot capture."""
+    """Return the module. Raises InputError for what PyTorch cannot capture."""
     import torch
 
     if not isinstance(model, torch.nn.Module) or isinstance(model, torch.jit.ScriptModule):
@@ -175,17 +176,17 @@ def profile(
 ) -> Answer[ProfileSummary]:
     """Time the ops of a PyTorch module and the links between devices of this host, and keep that in a folder.
 
-    Ops are timed where they stand in a step: on one device while the others are idle, and while all devices compute.
-    An op that the folder knows by its shapes, strides and settings, from whatever model, is not timed again.
+    Ops are timed at their place in a step: on one device while the others are idle, and while all devices compute. An
+    op that the folder knows by its shapes, strides and settings, from whatever model, is not timed again.
 
     Parameters
     ----------
     model, args, kwargs, training, loss, cuda_graph
-        As `compile` takes them. Parameters, buffers and arguments are afterwards as they were.
+        As `compile` takes them. Parameters, buffers and arguments stay as they are.
     devices
         "cpu:0,cpu:1", "cuda:0" or a list of such names.
     folder
-        Gets `devices.toml`, which `plan` takes as devices; the graph, as NAME-MODE.json.gz; its op times, as
+        Receives `devices.toml`, which `plan` takes as devices; the graph, as NAME-MODE.json.gz; its op times, as
         NAME-MODE.csv, which `plan` takes as measured; and `op-library.csv`, the times of all models so far. With
         `cuda_graph` devices and op times go to `devices-recorded.toml` and NAME-MODE-recorded.csv.
 

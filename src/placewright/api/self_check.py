@@ -1,4 +1,4 @@
-"""The first call of a planned module beside eager's, whole or by graphs: what differs is said, or refused.
+"""A comparison of a planned module's first call with eager's, whole or by graphs; it warns of differences or refuses.
 
 Imported only where torch is known to be present.
 """
@@ -22,18 +22,18 @@ from placewright.support.errors import InputError, shown
 from placewright.support.torch_threads import torch_threads
 
 _LOGGER = logging.getLogger(__name__)
-#: How many digits of its dtype a result may be from eager's, as a share of its largest value, before it counts as
-#: another and not as rounded otherwise; of dtypes with less than three decimal digits fewer.
+#: The most machine epsilons, relative to its largest value, by which a result that is rounded otherwise may differ from
+#: eager's; beyond, it is another value. Fewer for dtypes whose epsilon is at least _FEW.
 _MOST, _MOST_OF_FEW, _FEW = 200.0, 10.0, 1e-3
-#: Gradients that are this many digits of the largest of all may be nothing but rounding.
+#: Gradients of this many machine epsilons, relative to the largest of all, may be nothing but rounding.
 _NOISE = 8.0
 
 
 class SelfCheck:
-    """One call of a module beside eager's, on copies: all of the call, or each captured graph.
+    """A comparison of one call of a module with eager's, on copies: the whole call, or each captured graph.
 
-    Where forward changes something outside of the module, its own Python runs once only, and graphs are compared.
-    threads: of an op.
+    Where forward changes something outside of the module, its Python runs only once, and graphs are compared. threads:
+    of an op.
     """
 
     def __init__(self, threads: int) -> None:
@@ -46,7 +46,7 @@ class SelfCheck:
         eager: Callable[..., Any],
         planned: Callable[[], Any],
     ) -> Any:
-        """What a planned call returns. given: a model and arguments. eager: calls these, up to a loss."""
+        """Return the result of a planned call. given: a model and arguments. eager: calls these, up to a loss."""
 
         def named(tree: Any) -> dict[str, Any]:
             model, *others = tree
@@ -58,7 +58,7 @@ class SelfCheck:
     def run_graph(
         self, graph: torch.fx.GraphModule, planned: Callable[..., Any], names: Mapping[int, str], given: Sequence[Any]
     ) -> Any:
-        """What a planned graph returns for its inputs. names: of these, by identity."""
+        """Return the result of a planned graph for its inputs. names: of these, by identity."""
         own = [names.get(id(value), f"input {place}") for place, value in enumerate(given)]
 
         def named(tree: Any) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class SelfCheck:
 
         copied = [value.detach() if isinstance(value, torch.Tensor) else value for value in given]
         run = _Run(given, copied, named, graph, self._threads)
-        # Outside of a compiler PyTorch's op for a checkpoint draws other numbers in backward than in forward.
+        # Outside of a compiler, PyTorch's checkpoint op draws other numbers in backward than in forward.
         nodes = graph.graph.nodes
         run.redraws = any(getattr(node.target, "__name__", "") == "tag_activation_checkpoint" for node in nodes)
         return self._run(run, lambda: planned(*given))
@@ -87,7 +87,7 @@ class SelfCheck:
         """Warn of results that are rounded otherwise than eager's, once the call is over.
 
         Raises InputError for others, with the module as it was before the call.
-        loss: what the backward pass of the call began at, if it was all of one graph.
+        loss: the tensor from which the call's backward pass began, if the call was all of one graph.
         """
         rounded, other = dict[str, float](), dict[str, float]()
         for beside in self._beside:
@@ -122,10 +122,10 @@ class SelfCheck:
 
 @dataclass(eq=False)
 class _Run:
-    """What is run, of which `copied` can be copied. named: its tensors by name. eager: returns results for a copy.
+    """The inputs of a run, and functions for it; `copied` can be copied. named: its tensors by name.
 
-    has_backward: whether the planned run has the backward pass in it, if there is one. redraws: whether eager draws
-    again in backward what is drawn once.
+    eager: returns results for a copy. has_backward: whether the planned run includes the backward pass, if there is
+    one. redraws: whether eager draws again in backward what is drawn once.
     """
 
     given: Any
@@ -138,10 +138,10 @@ class _Run:
 
 
 class _Beside:
-    """A run in eager beside the planned one.
+    """A run in eager to compare the planned one with.
 
     rounded, other: how far results, inputs and gradients are from eager's, by name, where they are rounded otherwise,
-    and where they are others.
+    and where they are other values.
     """
 
     def __init__(self, run: _Run) -> None:
@@ -164,7 +164,7 @@ class _Beside:
         self._theirs = self._in_eager()
 
     def beside(self, planned: Callable[[], Any]) -> Any:
-        """The planned run, whose results are compared before somebody writes to them."""
+        """Makes the planned run, and compares its results before the caller writes to them."""
         result = planned()
         self._results = _tensors(result)
         self._drawn = torch.get_rng_state()
@@ -188,7 +188,7 @@ class _Beside:
             self.other["state of the generator of random numbers"] = float("inf")
 
     def is_repeatable(self) -> bool:
-        """Whether eager gives the same twice."""
+        """True if eager returns the same twice."""
         again = self._in_eager()
         gradients = {} if self._end is None else self._backward(again, self._end)[0]
         return not any(_differences(self._their_gradients, gradients)) and not any(
@@ -196,7 +196,7 @@ class _Beside:
         )
 
     def restore(self) -> None:
-        """Puts inputs and gradients back to what they were."""
+        """Restores inputs and gradients."""
         given = self._run.named(self._run.given)
         with torch.no_grad():
             for name, before in self._values.items():
@@ -278,7 +278,7 @@ def _is_copied_in_part(parameter: Any) -> bool:
 
 
 def _kept(tensor: Any) -> Any:
-    """What can be compared."""
+    """The tensor, detached and dense."""
     tensor = tensor.detach()
     return tensor if tensor.layout == torch.strided else tensor.to_dense()
 
@@ -288,7 +288,7 @@ def _tensors(tree: Any) -> list[Any]:
 
 
 def _differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
-    """By name, how far from eager's: what is rounded otherwise, and what is another value."""
+    """Relative differences from eager's by name: of values that are rounded otherwise, and of other values."""
     rounded: dict[str, float] = {}
     other: dict[str, float] = {}
     gradients = [tensor for name, tensor in theirs.items() if name.startswith("gradient")]
@@ -307,7 +307,7 @@ def _differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[di
 
 
 def _apart(one: Any, two: Any) -> float:
-    """The largest difference; 0 where NaN alone stands against NaN."""
+    """The largest difference; for integers how many elements differ. NaN equals NaN."""
     if not (one.is_floating_point() or one.is_complex()):
         return float((one != two).sum())
     differs = ~((one == two) | (one.isnan() & two.isnan()))
@@ -325,7 +325,7 @@ def _largest(tensor: Any) -> float:
 
 
 def _digit(dtype: torch.dtype) -> float:
-    """What the last digit counts in which a result is computed, which autocast may make larger."""
+    """The machine epsilon of the dtype in which a result is computed, larger under autocast; 0 for integers."""
     if not (dtype.is_floating_point or dtype.is_complex):
         return 0.0
     casts = [torch.get_autocast_dtype(kind) for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]

@@ -9,9 +9,9 @@ from placewright.api.step_optimizers import OwnOptimizer
 
 
 def prepared(trained: Trained, blocks: Sequence[str], autocast: str, optimizer: OwnOptimizer) -> Iterator[str]:
-    """What comes before the first step.
+    """Yield the code before the first step.
 
-    blocks: names of modules that are checkpointed. autocast: the device whose rules it has; empty without.
+    blocks: names of modules that are checkpointed. autocast: the device whose rules it has; empty without autocast.
     """
     if trained == "bfloat16":
         yield "model = model.to(torch.bfloat16)"
@@ -34,7 +34,7 @@ def prepared(trained: Trained, blocks: Sequence[str], autocast: str, optimizer: 
 
 
 def _names(blocks: Sequence[str]) -> str:
-    """An expression for them."""
+    """An expression for these names."""
     parents = {name.rpartition(".")[0] for name in blocks}
     if len(parents) == 1 and [name.rpartition(".")[2] for name in blocks] == [str(n) for n in range(len(blocks))]:
         (parent,) = parents
@@ -54,9 +54,9 @@ def plain_step(count: int) -> Iterator[str]:
 
 
 def planned_step(count: int, limit: int, *, with_optimizer: bool, split: bool) -> Iterator[str]:
-    """The same by `placewright.fit`.
+    """The code of a step by `placewright.fit`.
 
-    limit: in bytes. with_optimizer: whether the plan has its step in it. split: whether ops may run in parts.
+    limit: in bytes. with_optimizer: whether the plan includes its step. split: whether ops may run in parts.
     """
     in_parts = ", split=True" if split else ""
     if with_optimizer:

@@ -1,4 +1,4 @@
-"""Ways to run a training step, tried one by one: likely ones first, and what costs a search last."""
+"""Ways to run a training step, tried one by one: likely ones first, and those that need a search last."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ from placewright.support.errors import InputError
 from placewright.support.interruption import until_interrupted
 from placewright.support.quantities import counted, format_bytes
 
-#: Passes that the batch is taken in, as far as they divide it, whose gradients are added up.
+#: Numbers of passes with accumulated gradients that are tried, as far as they divide the batch.
 _ACCUMULATIONS = (2, 4, 8)
-#: Smaller and larger batches that are tried instead of the given one.
+#: Divisors and factors of the batch for smaller and larger ones that are tried instead.
 _FEWER, _MORE = (2, 4), (2, 4)
-#: How many plans are searched for at most after each sort of capture.
+#: The most plans that are searched for after each sort of capture.
 _MOST_PLANS = 4
-#: How many ways are told that need less at least.
+#: The most ways with a smaller least memory that are reported.
 _MOST_LOWERED = 2
-#: What share of time is not worth a search.
+#: The share of time that is not worth a search.
 _LITTLE = 0.005
-#: What share of memory is worth another way to step.
+#: The share of memory that is worth another way to step.
 _WORTH = 0.01
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Tried:
-    """A way that was tried without a plan: with what metrics, as which setup."""
+    """A way that was tried without a plan: its metrics and its setup."""
 
     way: Way
     metrics: Metrics
@@ -60,8 +60,8 @@ class _Tried:
 class SetupSearch:
     """Setups tried one by one.
 
-    until: the processor time from which on no other capture or search is begun. tried: ways without a plan, with the
-    user's optimizer. planned: of those, for which a plan has been searched. longest: seconds that a capture took.
+    until: the processor time after which no other capture or search begins. tried: ways without a plan, with the user's
+    optimizer. planned: those for which a plan has been searched. longest: seconds of the longest capture.
     """
 
     captures: PassCaptures
@@ -81,7 +81,7 @@ class SetupSearch:
     longest: float = 0.0
 
     def as_it_is(self) -> list[TrainingSetup]:
-        """The step as it is, and what is tried of it at once. Raises InputError where it cannot be captured."""
+        """The step as it is, and variants without another capture. Raises InputError where it cannot be captured."""
         started = time.process_time()
         self._tell("the step as it is")
         for way in self._ways("own", autocast=False, batches=[(self.captures.samples, 1)]):
@@ -90,7 +90,7 @@ class SetupSearch:
         return self.setups
 
     def everything(self, machine: Machine, reserved: int) -> Alternatives:
-        """All that is found until the time is over."""
+        """All setups that are found until the time is over."""
         with until_interrupted(self.interrupted):
             self.as_it_is()
             self._others()
@@ -111,8 +111,8 @@ class SetupSearch:
         )
 
     def _others(self) -> None:
-        """What one capture each is for, the likely ones first; plans where they can be the fastest."""
-        # Where parameters and states are too much, nothing that trains the same fits.
+        """Tries setups that need one capture each, the likely ones first, and plans where they can be the fastest."""
+        # Where parameters and states alone exceed the limit, nothing that trains the same fits.
         hopeless = all(
             each.parameter_bytes + each.optimizer_bytes > each.limit_bytes for each in self.setups if not each.changes
         )
@@ -120,7 +120,7 @@ class SetupSearch:
             self._changed()
         if self.captures.dtype == "float32":
             self._autocast()
-            # Tensor cores gain more than another batch in float32 does.
+            # Tensor cores gain more than another batch in float32.
             if not hopeless:
                 self._changed()
             self._own_batches()
@@ -130,7 +130,7 @@ class SetupSearch:
                 self._changed()
 
     def _autocast(self) -> None:
-        # However long a capture takes, this one is what most people need, with its plans, which take little beside it.
+        # However long it takes, most people need this capture, with its plans, which take little in comparison.
         needed, self.longest, before = self.longest, 0.0, len(self.tried)
         batches = [(self.captures.samples, 1), *self._other_batches()]
         self._stage("bfloat16 autocast", "own", autocast=True, batches=batches)
@@ -195,7 +195,7 @@ class SetupSearch:
                 )
 
     def _try(self, way: Way) -> None:
-        """The ways to run it without a plan. A step apart from the others is told where it needs less than they do."""
+        """Tries ways to run it without a plan. A step apart from the others is kept only where it needs less."""
         least: dict[bool, float] = {}
         for optimizer in way.optimizers:
             problem = way.problem(way.passes, optimizer)
@@ -217,7 +217,7 @@ class SetupSearch:
         for place in self.places:
             own = [each for each in self.tried if each.way.place is place and each.way.trained == "own"]
             candidates = [each for each in own if not each.setup.fits and each not in self.planned]
-            # On CPUs PyTorch's kernels in bfloat16 compute in memory of their own, of which nothing is known.
+            # On CPUs PyTorch's bfloat16 kernels use workspaces of unknown size.
             candidates = [each for each in candidates if not (place.is_cpu and each.way.autocast)]
             for each in sorted(candidates, key=lambda each: each.setup.time_per_sample_ns)[:_MOST_PLANS]:
                 if each.setup.time_per_sample_ns >= self._best_time(place):
@@ -229,7 +229,7 @@ class SetupSearch:
                 self.setups += self._planned(each)
 
     def _best_time(self, place: Place) -> float:
-        """Of what fits there and trains the same."""
+        """The least time per sample of the setups that fit a device and train the same."""
         times = (
             each.time_per_sample_ns
             for each in self.setups
@@ -250,11 +250,11 @@ class SetupSearch:
                 yield setup(each.way, fused, runs, each.metrics)
 
     def _in_parts(self, tried: _Tried) -> _Tried | None:
-        """The fastest with ops in parts that fits; else what needs least; None where nothing needs less than whole."""
+        """The fastest with ops in parts that fits, or the one that needs least; None where whole ops need no more."""
         way, least = tried.way, (1 - _WORTH) * tried.setup.peak_bytes
         found: list[_Tried] = []
         for number, split in enumerate(self.captures.splits(way.batch, way.trained, way.rules)):
-            # Where most parts do not fit, fewer hardly do; otherwise the fewest that fit are sought.
+            # Where the most parts do not fit, fewer hardly do; otherwise the fewest that fit are searched for.
             most = split.counts[-1]
             for count in (most, *split.counts[:-1]):
                 try:
@@ -277,8 +277,8 @@ class SetupSearch:
         """The last pass with ops that run again, or in another order.
 
         Nothing is moved to the host, since `fit` moves nothing in a training step. None where the search finds nothing
-        to do, or the least that is needed is proven to be too much. What steps behind several passes is not in the
-        plan, so gradients are held until then.
+        to do, or the least memory needed is proven to exceed the limit. An optimizer that steps after several passes
+        is not in the plan, so gradients are held until then.
         """
         one = way.problem(way.for_plans, way.place.fused)
         if no_runs_fit(one, None) or not some_may_run_again(one, self.keep):
@@ -298,7 +298,7 @@ class SetupSearch:
         return Runs(graph=graph, metrics=again.result.metrics, is_planned=True, num_reruns=len(again.reruns))
 
     def _floor(self, place: Place) -> Floor:
-        """Of the step as it is, and what lowers it of what was tried."""
+        """The least memory of the step as it is, and the ways that were tried which lower it."""
         captures = self.captures
         own = Way(
             place=place,
@@ -327,7 +327,7 @@ class SetupSearch:
         )
 
     def _lowers(self, own: Way, least: int) -> Iterator[str]:
-        """Ways that were tried whose least is less, and how much it is."""
+        """The ways that were tried whose least memory is smaller, with that memory."""
         place = own.place
         found: dict[str, int] = {}
         samples = self.captures.samples

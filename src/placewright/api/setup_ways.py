@@ -1,4 +1,4 @@
-"""A way to run a training step: what it is, what it holds and how long it takes."""
+"""A way to run a training step: its description, the memory it holds and its time."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ CHANGES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A device that is looked at. machine: of it alone. name: its kind, or where several have the same, its own.
+    """A device that is considered. machine: with this device alone. name: its kind, or its own where kinds repeat.
 
-    optimizers: that are tried there, the user's first.
+    optimizers: those tried there, the user's first.
     """
 
     machine: Machine
@@ -49,12 +49,12 @@ class Place:
 
     @property
     def is_cpu(self) -> bool:
-        """Whether it is one."""
+        """True if the device is a CPU."""
         return self.machine.devices[0].is_cpu
 
     @property
     def fused(self) -> OwnOptimizer:
-        """The user's optimizer as it makes nothing in its step."""
+        """The user's optimizer with a fused step, which makes no tensors."""
         return next(each for each in self.optimizers if each.stepping == "fused" and not each.changes)
 
     @cached_property
@@ -65,9 +65,9 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Way:
-    """What is common to setups of one capture.
+    """The properties that setups of one capture share.
 
-    for_plans: the passes as plans hold them. split: what runs in parts of it, such as "loss in 8 parts".
+    for_plans: the passes as plans hold them. split: the stretch that runs in parts, such as "loss in 8 parts".
     """
 
     place: Place
@@ -81,12 +81,12 @@ class Way:
 
     @cached_property
     def passes(self) -> ForwardBackward:
-        """As PyTorch holds it in eager."""
+        """The passes as PyTorch holds them in eager."""
         return in_eager(self.for_plans, on_cpu=self.place.is_cpu)
 
     @property
     def optimizers(self) -> list[OwnOptimizer]:
-        """Those that are tried. Adapters have small gradients and states whatever steps them."""
+        """The optimizers that are tried. Adapters have small gradients and states, whatever optimizer steps them."""
         place = self.place
         found = [place.fused] if self.trained == "lora" else list(place.optimizers)
         if self.trained == "bfloat16":
@@ -99,23 +99,23 @@ class Way:
 
     @property
     def other_parts_bytes(self) -> int:
-        """What a loop holds of the batch beside the part of a pass."""
+        """Bytes that a training loop holds of the batch besides the part of one pass."""
         graph = self.for_plans.graph
         given = (graph.tensors[tensor] for op in graph.ops if op.kind == "input" for tensor in op.outputs)
         return (self.accumulation - 1) * sum(tensor.size_bytes for tensor in given)
 
     @property
     def rules(self) -> str | None:
-        """Whose rules of autocast its capture has."""
+        """The device whose autocast rules the capture has; None without autocast."""
         return rules_of(self.place, autocast=self.autocast)
 
     @property
     def autocast_on(self) -> str:
-        """What `torch.autocast` calls the device; empty without."""
+        """The device type that `torch.autocast` takes; empty without autocast."""
         return {None: "", "cpu": "cpu", "gpu": "cuda"}[self.rules]
 
     def problem(self, passes: ForwardBackward, optimizer: OwnOptimizer) -> Problem:
-        """Of its last pass with the optimizer."""
+        """The problem of the last pass, with the optimizer."""
         how, offloaded = optimizer.stepping, optimizer.offloaded
         if self.accumulation > 1:
             return self.limited(last_pass(passes, optimizer.keeps, how, offloaded=offloaded))
@@ -125,19 +125,19 @@ class Way:
         )
 
     def limited(self, graph: Graph) -> Problem:
-        """Of a graph within the limit."""
+        """The problem of a graph within the limit."""
         limit = max(0, self.place.limit_bytes - self.other_parts_bytes)
         return replace(make_problem(graph, self.place.machine), memory_limits_bytes=(limit,))
 
     @cached_property
     def _pass_times(self) -> tuple[int, int]:
-        """Of a first pass, and of one whose gradients are added to those before."""
+        """Times in ns of a first pass, and of one whose gradients are added to earlier ones."""
         problems = map(self.limited, (self.passes.graph, last_pass(self.passes, None)))
         first, further = (measure(problem, in_order(problem)).step_time_ns for problem in problems)
         return first, further
 
     def step_time_ns(self, runs: Runs, plain: Metrics, optimizer: OwnOptimizer) -> int:
-        """Of a step with all of its passes. plain: of the last one without reruns."""
+        """The time of a step with all of its passes, in ns. plain: of the last one without reruns."""
         moving = self._moving_ns(optimizer) if optimizer.offloaded else 0
         if self.accumulation == 1:
             return runs.metrics.step_time_ns + moving
@@ -147,7 +147,7 @@ class Way:
         return one * self.accumulation + stepping - (further - first) + moving
 
     def _moving_ns(self, optimizer: OwnOptimizer) -> int:
-        """Of all states from the host and back, as if nothing ran meanwhile."""
+        """The time to move all states from the host and back, in ns, as if nothing ran meanwhile."""
         graph, host = self.for_plans.graph, self.place.host
         assert host is not None
         states = [
@@ -167,7 +167,7 @@ def rules_of(place: Place, *, autocast: bool) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Runs:
-    """A last pass as it runs. graph: with each run as an op, in order. blocks: that are checkpointed, by module."""
+    """A last pass as it runs. graph: with each run as an op, in order. blocks: checkpointed modules."""
 
     graph: Graph
     metrics: Metrics
@@ -177,7 +177,7 @@ class Runs:
 
 
 def without_a_plan(problem: Problem, plain: Metrics) -> Iterator[Runs]:
-    """As PyTorch runs it, and with its blocks checkpointed as people write it, where that needs less."""
+    """Yield the runs as in plain PyTorch, and with the usual checkpointed blocks where that needs less memory."""
     graph = problem.graph
     yield Runs(graph=graph, metrics=plain)
     blocks = module_blocks(graph)
@@ -231,7 +231,7 @@ def _code(way: Way, optimizer: OwnOptimizer, runs: Runs, without_states: int) ->
 
 
 def _held(runs: Runs, way: Way, peak: int) -> dict[str, int]:
-    """What the peak is made of."""
+    """Split the peak by what it is made of."""
     graph = runs.graph
     sizes = resident(graph, way)
     # Each op of the optimizer reads a parameter, then the sum of its gradients.
@@ -246,7 +246,7 @@ def _held(runs: Runs, way: Way, peak: int) -> dict[str, int]:
 
 
 def resident(graph: Graph, way: Way) -> dict[str, int]:
-    """What is always there: what the passes read that no op makes, and what the optimizer keeps beside."""
+    """Count bytes that are always held: tensors that the passes read and no op makes, and the optimizer's states."""
     own = {tensor.name for tensor in way.passes.graph.tensors if tensor.role != "activation"}
     resident = [tensor for tensor in graph.tensors if tensor.role != "activation"]
     states = {tensor for op in graph.ops if op.kind == "optimizer" for tensor in op.inputs[2:]}

@@ -20,7 +20,7 @@ from placewright.support.quantities import format_bytes, format_time_ns
 
 SomePlan = TypeVar("SomePlan", bound=Plan)
 _LOGGER = logging.getLogger(__name__)
-#: How much less time than the step as it is a split takes at least, to be taken where both keep the limit.
+#: The least share of step time that a split must save where the unsplit step keeps the limit as well.
 _GAIN = 0.005
 
 
@@ -31,10 +31,10 @@ def split_within(
     read: Callable[[fx.GraphModule], Graph],
     planned: Callable[[Graph], Plan],
 ) -> fx.GraphModule | None:
-    """The joint graph with the split for which a step within the limit takes least time; None where none takes less.
+    """The joint graph with the split that gives the fastest step within the limit; None where none takes less time.
 
-    inputs: names of placeholders of what the step is called with. read: the graph that is planned. planned: a plan
-    within the limit, or near it.
+    inputs: names of placeholders for the arguments of the step. read: the graph that is planned. planned: a plan within
+    the limit, or near it.
     """
     whole = planned(read(joint))
     best, fewest = None, _fitness(whole, limit)
@@ -57,7 +57,7 @@ def _in_parts(
     read: Callable[[fx.GraphModule], Graph],
     planned: Callable[[Graph], Plan],
 ) -> Iterator[tuple[fx.GraphModule, Plan]]:
-    """More and more parts, until nothing has to run again."""
+    """Yield the step in more and more parts, until nothing has to run again."""
     for count in choice.counts:
         module = fx.GraphModule(joint, divided(graph, choice, count))
         module.meta[SPLIT] = {"stretch": choice.name, "parts": min(count, choice.stretch.extent)}
@@ -75,12 +75,12 @@ def _fitness(plan: Plan, limit: int) -> tuple[int, int]:
 
 
 def with_split(plan: SomePlan, module: fx.GraphModule) -> SomePlan:
-    """The plan of a step, which says what of it runs in parts."""
+    """The plan of a step, with a record of what runs in parts."""
     if SPLIT not in module.meta:
         return plan
     return replace(plan, configuration={**plan.configuration, "split": module.meta[SPLIT]})
 
 
 def is_split(graph: fx.Graph) -> bool:
-    """Whether a part of it runs in parts."""
+    """True if a stretch of the graph runs in parts."""
     return any(PART in node.meta for node in graph.nodes)

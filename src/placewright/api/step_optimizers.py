@@ -1,4 +1,4 @@
-"""The optimizer of a training step that is looked at: the user's, what it holds, and how to write it."""
+"""The optimizer of a training step: the user's or another, its states, and the code for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from placewright.importers.forward_backward import StepOptimizer, Stepping
 from placewright.support.errors import InputError, shown
 
-#: What is taken where none is given.
+#: The default optimizer.
 USUAL = "adamw"
 #: Dtypes of parameters that bitsandbytes has kernels for.
 _8_BIT_OF = ("float32", "float16", "bfloat16")
@@ -18,11 +18,11 @@ _8_BIT_OF = ("float32", "float16", "bfloat16")
 
 @dataclass(frozen=True, kw_only=True)
 class OwnOptimizer:
-    """An optimizer that steps. name: what it is called. keeps: what states. made_by: its class.
+    """An optimizer that steps. name: shown to users. keeps: its kind of states. made_by: its class.
 
-    settings: what it is made with beside the parameters. changes: what is trained differently than by the user's; ""
-    where nothing is. in_backward: whether it steps there, where one pass makes a step. offloaded: whether its states
-    lie in the host's memory.
+    settings: its arguments, without the parameters. changes: what is trained differently than by the user's; "" where
+    nothing is. in_backward: whether it steps there, where one pass makes a step. offloaded: whether its states lie in
+    the host's memory.
     """
 
     name: str
@@ -36,12 +36,12 @@ class OwnOptimizer:
 
     @property
     def is_apart(self) -> bool:
-        """Whether it steps one parameter by itself, so that less is held."""
+        """True if it steps one parameter at a time, so that less is held."""
         return self.in_backward or self.offloaded
 
     @property
     def code(self) -> str:
-        """What makes it."""
+        """The expression that makes it."""
         settings = (f"{name}={value!r}" for name, value in self.settings.items())
         made = f"{self.made_by}({', '.join(['model.parameters()', *settings])})"
         if self.offloaded:
@@ -50,7 +50,7 @@ class OwnOptimizer:
 
 
 _EIGHT_BIT = OwnOptimizer(name="8-bit Adam", keeps="adam8bit", made_by="bitsandbytes.optim.Adam8bit", settings={})
-#: By the names that can be given. One kernel for each parameter's step makes nothing beside it.
+#: Optimizers by the names that users can give. One kernel for each parameter's step makes no other tensors.
 _NAMED: Mapping[str, OwnOptimizer] = {
     **{
         name.lower(): OwnOptimizer(name=name, keeps="adam", made_by=f"torch.optim.{name}", settings={"fused": True})
@@ -68,10 +68,11 @@ _NAMED: Mapping[str, OwnOptimizer] = {
 
 
 def optimizers_to_try(optimizer: Any, *, on_cpu: bool, dtypes: Sequence[str]) -> list[OwnOptimizer]:
-    """The user's as it is, and ways to step it in less memory.
+    """Return the user's optimizer as it is, and ways to step it in less memory.
 
     Fused where it is not; in backward, with states at the host of a GPU, or both; with 8-bit states where bitsandbytes
-    has them. optimizer: a name, an optimizer, or None. dtypes: of what is trained. Raises InputError for others.
+    has them. optimizer: a name, an optimizer, or None. dtypes: of what is trained. Raises InputError for other
+    optimizers.
     """
     is_named = optimizer is None or isinstance(optimizer, str)
     own = _named(optimizer or USUAL) if is_named else _made(optimizer, on_cpu=on_cpu)
@@ -101,7 +102,7 @@ def _named(name: str) -> OwnOptimizer:
 
 
 def _made(optimizer: Any, *, on_cpu: bool) -> OwnOptimizer:
-    """One of torch.optim that the user has made."""
+    """Describe an optimizer of torch.optim that the user has made."""
     kind = type(optimizer).__name__
     if kind not in ("Adam", "AdamW", "SGD") or not type(optimizer).__module__.startswith("torch.optim."):
         raise InputError(
@@ -126,7 +127,7 @@ def _made(optimizer: Any, *, on_cpu: bool) -> OwnOptimizer:
 
 
 def _settings(optimizer: Any) -> dict[str, Any]:
-    """What it was made with, where that is not the default."""
+    """The settings it was made with, where they are not the defaults."""
     usual = inspect.signature(type(optimizer)).parameters
     return {
         name: value

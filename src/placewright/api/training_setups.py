@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.optim import Optimizer
 
-#: What CUDA's context and its libraries take of a GPU before the first tensor: 0.6 GiB.
+#: Memory of a GPU that CUDA's context and its libraries take before the first tensor: 0.6 GiB.
 CONTEXT_BYTES = 6 * 2**30 // 10
 
 
@@ -48,43 +48,44 @@ def alternatives(
     on_stage: Callable[[str], None] | None = None,
     interrupted: Interrupted | None = None,
 ) -> Answer[Alternatives]:
-    """Tell which ways to run a training step fit into a memory limit, and how long each takes for a sample.
+    """Find ways to run a training step that fit into a memory limit, and how long each takes per sample.
 
-    Tried are the batch as it is, in 2, 4 and 8 passes whose gradients are accumulated, and smaller and larger ones; the
-    module's own dtype and bfloat16 autocast; its blocks checkpointed; the optimizer as it is, fused, in backward, and
-    with its states at the host of a GPU; and, where it could be the fastest and does not fit, a plan in which ops run
-    again. What trains something else is ranked behind: states in 8 bits, weights in bfloat16, and low-rank adapters
-    where peft is installed. All of it on every sort of device of the machine, and every step simulated whole.
+    It tries the batch as it is, in 2, 4 and 8 passes whose gradients are accumulated, and smaller and larger batches;
+    the module's own dtype and bfloat16 autocast; its blocks checkpointed; the optimizer as it is, fused, in backward,
+    and with its states at the host of a GPU; and, where a step could be the fastest and does not fit, a plan in which
+    ops run again. Ways that train something else rank last: states in 8 bits, weights in bfloat16, and low-rank
+    adapters where peft is installed. All are tried on every sort of device of the machine; every step is simulated
+    whole.
 
     Parameters
     ----------
     model
         A module. Nothing is computed.
     devices
-        A machine, as `plan` takes it. Each of its devices is looked at alone, equal ones once.
+        A machine, as `plan` takes it. Each of its devices is considered alone, equal ones once.
     args, kwargs
-        What the module is called with. The batch is the first dimension of the first tensor, and of all others that
-        have as much of it.
+        The arguments of the module. The batch is the first dimension of the first tensor, and of all others whose first
+        dimension is as large.
     loss
         Makes a scalar of the module's output, as in `from_torch`.
     optimizer
         Yours: an Adam, AdamW or SGD of `torch.optim`, or "adamw" (the default), "adam", "adam8bit" (of bitsandbytes, on
         GPUs), "sgd" or "sgd-momentum".
     memory_limit
-        As `plan` takes it; by default what the devices have, less 0.6 GiB on GPUs for the context of CUDA.
+        As `plan` takes it; by default the memory of the devices, less 0.6 GiB on GPUs for the context of CUDA.
     keep
         Globs over names of ops or modules: these run once.
     evaluations
         Budget of each search for a plan. By default a quarter of a second's worth.
     time_limit
-        Seconds of processor time in all, or text like "30s", after which no other is begun; `left_out` says which
-        these are.
+        Seconds of processor time in all, or text like "30s", after which no other way is tried; `left_out` lists those
+        that were not.
     seed
-        Of all random choices.
+        Seed of all random choices.
     on_progress
         Called now and then with the best so far of a search.
     on_stage
-        Called with words for what is captured now.
+        Called with a description of what is captured now.
     interrupted
         Asked now and then; True ends the search with what it has.
 
@@ -125,7 +126,7 @@ def alternatives(
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FitAnswer(Answer[Fit]):
-    """What `fits` found: one line, and true where the step fits."""
+    """The answer of `fits`: one line, and true where the step fits."""
 
     def __bool__(self) -> bool:
         return self.facts.fits
@@ -176,9 +177,9 @@ def fits(
 
 
 def _places(machine: Machine, memory_limit: Any, optimizer: Any, captures: PassCaptures) -> tuple[list[Place], int]:
-    """Each sort of device once, and what is left to CUDA on GPUs whose limit was not given.
+    """Each sort of device once, and the bytes left to CUDA on GPUs whose limit was not given.
 
-    Raises InputError for one whose memory is not known.
+    Raises InputError for a device whose memory is not known.
     """
     limits = host_and_limits(memory_limit, machine)[1]
     seen: list[tuple[Device, int]] = []

@@ -1,4 +1,4 @@
-"""What the devices of one host share while they run a step."""
+"""The state that the devices of one host share while they run a step."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class StoppedError(Exception):
 
 
 class Channels:
-    """What the devices of one program share during a step: a lock for each channel, held while nothing was sent, what
-    is sent, and whether the step is to stop."""
+    """The state that the devices of one program share during a step: a lock for each channel, held while nothing was
+    sent, the values sent, and whether the step is to stop."""
 
     def __init__(self, count: int) -> None:
         self.locks = [_thread.allocate_lock() for _ in range(count)]
@@ -22,7 +22,7 @@ class Channels:
         self.stopped = False
 
     def stop(self) -> None:
-        """Makes every device stop at its next op; whoever waits, stops waiting."""
+        """Makes every device stop at its next op, and wakes those that wait."""
         self.stopped = True
         for channel, lock in enumerate(self.locks):
             if lock.locked():

@@ -1,4 +1,4 @@
-"""A plan beside its run: the records, and how far they agree on when ops start."""
+"""Records that compare a plan with its run, and how well they agree on when ops start."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class DeviceTimes:
     device
         Its name.
     num_ops
-        How many ops it runs.
+        The number of ops it runs.
     planned_busy_ns, measured_busy_ns
-        How long it computes in a step.
+        The time it computes in a step.
     """
 
     device: str
@@ -46,7 +46,7 @@ class OpRun:
     planned_start_ns, planned_finish_ns
         As planned.
     measured_start_ns, measured_finish_ns
-        When it ran; views that are made for it beforehand and what passes between two ops are in the plan's time alone.
+        When it ran; only the plan's time includes views made for it beforehand and the gap between two ops.
     """
 
     name: str
@@ -59,7 +59,7 @@ class OpRun:
 
     @classmethod
     def of(cls, op: ScheduledOp, start_ns: int, finish_ns: int) -> OpRun:
-        """An op as planned, and as measured."""
+        """The op with its planned and measured times."""
         return cls(
             name=op.name,
             kind=op.kind,
@@ -89,14 +89,14 @@ class OpFallback:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationRound:
-    """One plan, and how long its steps took.
+    """One plan of a calibration, and the time of its steps.
 
     Attributes
     ----------
     planned_ns, measured_ns
-        Of a step.
+        The time of a step.
     link_latency_ns
-        Between two devices, as this plan was made; None for one device.
+        The latency between two devices with which this plan was made; None for one device.
     kept
         Whether this is the plan that was kept.
     """
@@ -109,49 +109,49 @@ class CalibrationRound:
 
 @dataclass(frozen=True, kw_only=True)
 class RunComparison:
-    """A plan beside its run by PyTorch. Times are medians over several steps, taken in turn.
+    """A plan compared with its run by PyTorch. Times are medians over several steps, taken in turn.
 
     Attributes
     ----------
     name
-        Of the graph.
+        The name of the graph.
     steps
-        How many steps of each sort were measured.
+        The number of measured steps of each sort.
     planned_ns, measured_ns
-        A step as planned.
+        The time of a step as planned.
     one_device_planned_ns, one_device_measured_ns
-        A step with all ops on the first device, in the order of the capture.
+        The time of a step with all ops on the first device, in the order of the capture.
     measured_range_ns
-        The quickest and the slowest of the steps behind `measured_ns`.
+        The fastest and the slowest of the steps behind `measured_ns`.
     devices
-        Of the step as planned.
+        The devices in the step as planned.
     planned_speedup, measured_speedup
-        Of the step as planned against all ops on one device.
+        The speedup of the step as planned over all ops on one device.
     start_correlation
-        Between planned and measured start times of the ops; 1 where all is in proportion.
+        The correlation between planned and measured start times of the ops; 1 where they are proportional.
     planned_peak_bytes, measured_peak_bytes
         The most memory in use in a step as planned; None for several devices, whose tensors lie in one memory.
     one_device_planned_peak_bytes, one_device_measured_peak_bytes
-        Of the step with all ops on the first device.
+        The same for the step with all ops on the first device.
     ops
         Every op that the plan times and that ran, in its order.
     eager_one_device_ns
-        The module without a plan, each op on as many threads as one device has cores.
+        The time of the module without a plan, each op on as many threads as one device has cores.
     eager_ns
-        The module without a plan, each op on as many threads as all devices together.
+        The time of the module without a plan, each op on as many threads as all devices together.
     torch_compile_ns
-        What `torch.compile` makes of the module with Inductor, on as many threads as all devices together; None where
-        it was not run.
+        The time of the module compiled by `torch.compile` with Inductor, on as many threads as all devices together;
+        None where it was not run.
     one_device_range_ns, eager_range_ns
-        The quickest and the slowest of the steps behind `one_device_measured_ns` and `eager_ns`.
+        The fastest and the slowest of the steps behind `one_device_measured_ns` and `eager_ns`.
     eager_peak_bytes
-        Of the module without a plan, inputs included.
+        The most memory in use by the module without a plan, inputs included.
     torch_compile_peak_bytes
-        Of what `torch.compile` makes of the module, inputs included; None where it was not run.
+        The most memory in use by the module compiled by `torch.compile`, inputs included; None where it was not run.
     rounds
         Plans that were made and run one after another until planned and measured agreed; none without calibration.
     fallbacks
-        Ops that did not run where the plan put them.
+        Ops that did not run on the devices of the plan.
     """
 
     name: str
@@ -209,7 +209,7 @@ def device_times(plan: Plan, ops: Sequence[OpRun]) -> tuple[DeviceTimes, ...]:
 
 
 def start_correlation(ops: Sequence[OpRun]) -> float:
-    """Between planned and measured start times of ops that take time; 1 where there is nothing that could differ."""
+    """The correlation between planned and measured start times of ops that take time; 1 where nothing can differ."""
     counted = [op for op in ops if op.planned_finish_ns > op.planned_start_ns]
     planned, measured = [op.planned_start_ns for op in counted], [op.measured_start_ns for op in counted]
     if len(counted) < 2 or np.ptp(planned) == 0 or np.ptp(measured) == 0:
@@ -217,13 +217,13 @@ def start_correlation(ops: Sequence[OpRun]) -> float:
     return float(np.corrcoef(planned, measured)[0, 1])
 
 
-#: From here on a number of times says more than percent.
+#: From this ratio on a factor is clearer than percent.
 _MANY_TIMES = 10
 _ALONE = "on the first device alone, in captured order"
 
 
 def step_rows(run: RunComparison) -> Iterator[tuple[str, int | None, int]]:
-    """Each way to run a step: its name, planned and measured time; None where nothing was planned."""
+    """Yields each way to run a step: its name, planned and measured time; None where nothing was planned."""
     yield "as planned", run.planned_ns, run.measured_ns
     yield _ALONE, run.one_device_planned_ns, run.one_device_measured_ns
     yield "PyTorch, an op on one device's cores", None, run.eager_one_device_ns
@@ -233,7 +233,8 @@ def step_rows(run: RunComparison) -> Iterator[tuple[str, int | None, int]]:
 
 
 def peak_rows(run: RunComparison) -> Iterator[tuple[str, int | None, int]]:
-    """Peak memory of each way that has one: its name, planned and measured; None where nothing was planned."""
+    """Yields the peak memory of each way that has one: name, planned and measured bytes; None where nothing was
+    planned."""
     ways = (
         ("as planned", run.planned_peak_bytes, run.measured_peak_bytes),
         (_ALONE, run.one_device_planned_peak_bytes, run.one_device_measured_peak_bytes),
@@ -244,7 +245,7 @@ def peak_rows(run: RunComparison) -> Iterator[tuple[str, int | None, int]]:
 
 
 def kind_rows(run: RunComparison) -> Iterator[tuple[str, int, int, int]]:
-    """Each kind of op, the longest first: how many there are, and how long they take."""
+    """Yields each kind of op, the longest first: its name, number of ops, planned and measured time."""
     kinds: dict[str, list[int]] = {}
     for op in run.ops:
         if op.kind != "input":
@@ -257,7 +258,7 @@ def kind_rows(run: RunComparison) -> Iterator[tuple[str, int, int, int]]:
 
 
 def difference(planned: int, measured: int) -> str:
-    """By how much more or less was measured, in percent, or how many times as much; empty where nothing was planned."""
+    """The difference of measured from planned in percent, or as a factor if large; empty where nothing was planned."""
     if not planned:
         return ""
     ratio = measured / planned

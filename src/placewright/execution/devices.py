@@ -15,7 +15,7 @@ from placewright.support.errors import InputError, shown
 from placewright.support.quantities import counted
 
 CPU_NAME = re.compile(r"cpu(?::[0-9]{1,3})?")
-#: A tensor handed to a waiting thread, from the sender's release of a lock to the receiver's next line.
+#: The time to hand a tensor to a waiting thread, from the sender's release of a lock to the receiver's next line.
 HANDOVER_NS = 10_000
 
 
@@ -32,7 +32,7 @@ def local_machine(devices: str | Sequence[str]) -> Machine:
 
 
 def device_names(devices: str | Sequence[str], known: re.Pattern[str], examples: str) -> list[str]:
-    """The names in a text or list. Raises InputError for none, for one twice, and for one that is not known."""
+    """The names in a text or list. Raises InputError for an empty list, and for a repeated or unknown name."""
     names = devices.replace("+", ",").split(",") if isinstance(devices, str) else list(devices)
     for name in names:
         if not known.fullmatch(name):
@@ -43,7 +43,7 @@ def device_names(devices: str | Sequence[str], known: re.Pattern[str], examples:
 
 
 def check_device_count(plan: Plan, machine: Machine) -> None:
-    """Raises InputError unless a plan is for as many devices as a machine has, which are to stand for its own."""
+    """Raises InputError unless a plan has as many devices as a machine, whose devices take their places."""
     if (computing := parted(plan.machine)[0].num_devices) != machine.num_devices:
         planned = counted(computing, "device")
         raise InputError(f"the plan is for {planned}, and devices names {machine.num_devices}")
@@ -58,7 +58,7 @@ def cpu_devices(names: Sequence[str]) -> list[Device]:
 
 
 def cpu_device(name: str, cores: int) -> Device:
-    """Some cores of this host's first socket; memory is shared by all, so it is no limit of one."""
+    """A CPU device with some cores of this host's first socket; it has no memory limit, as all share the memory."""
     socket, total = detect_cpu()
     share = cores / total
     return replace(

@@ -1,4 +1,4 @@
-"""Measured op times that outlive a model: an op of the same sort on the same host takes as long in the next one."""
+"""Measured op times for use across models: an op of the same sort on the same host takes as long in any model."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _COLUMNS = ("op", "arguments", "device", "devices_busy", "host", "time_ns", "wor
 
 @dataclass(frozen=True, slots=True)
 class OpSort:
-    """What decides how long an op takes.
+    """The properties that determine how long an op takes.
 
     Attributes
     ----------
     op
-        What is called: "aten.convolution.default".
+        The function called: "aten.convolution.default".
     arguments
-        Shapes, dtypes and strides of its tensors, and whatever else it is called with.
+        Shapes, dtypes and strides of its tensors, and its other arguments.
     device
-        The kind of device, which says on how many cores it computes.
+        The kind of device, which includes its number of cores.
     devices_busy
         How many devices of the host compute at the time.
     host
@@ -42,7 +42,7 @@ class OpSort:
     host: str
 
 
-#: What passes between two ops on a device, per op.
+#: The sort of the gap between two ops on a device, per op.
 BETWEEN_OPS = "(between ops)"
 
 
@@ -50,7 +50,7 @@ def read_library(path: Path) -> dict[OpSort, MeasuredOp]:
     """The library of a file; empty where there is none. Raises InputError naming file and line."""
     if not path.exists():
         return {}
-    # The limit is of the whole process; arguments of an op with many tensors are longer than it.
+    # The limit holds for the whole process; arguments of an op with many tensors exceed it.
     before = csv.field_size_limit(2**24)
     try:
         return dict(_rows(path))

@@ -1,4 +1,4 @@
-"""What profiling a model found and wrote: the records."""
+"""Records of what profiling a model found and wrote."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class Handover:
     Attributes
     ----------
     size_bytes
-        Of the tensor.
+        The size of the tensor.
     latency_ns
-        From the moment it is sent to the next line of the device that waits for it.
+        The time from sending it to the next line of the device that waits for it.
     read_ns, own_read_ns
-        What the receiver's first op takes that reads it, and what that op takes on what the receiver wrote itself.
+        The time of the receiver's first op that reads it, and of that op on a tensor that the receiver wrote itself.
     """
 
     size_bytes: int
@@ -32,13 +32,13 @@ class KindTimes:
     Attributes
     ----------
     kind
-        As `inspect` calls it.
+        Its name in `inspect`.
     device
         The kind of device.
     num_ops
-        How many there are.
+        The number of ops.
     alone_ns, shared_ns
-        What they take together on one device: while the others are idle, and while all of them compute.
+        Their total time on one device: while the others are idle, and while all of them compute.
     """
 
     kind: str
@@ -50,18 +50,18 @@ class KindTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRates:
-    """What one device reaches while all of them compute.
+    """The rates that one device reaches while all of them compute.
 
     Attributes
     ----------
     name, kind
-        Of the device; op times are for the kind.
+        Name and kind of the device; op times are for the kind.
     flops_per_s
-        Of a float32 matrix product.
+        The rate of a float32 matrix product.
     bandwidth_bytes_per_s
-        Of an addition of tensors that no cache holds.
+        The bandwidth of an addition of tensors that no cache holds.
     least_op_ns
-        What the smallest op takes.
+        The time of the smallest op.
     """
 
     name: str
@@ -73,26 +73,26 @@ class DeviceRates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileSummary:
-    """What `profile --json` prints.
+    """The record that `profile --json` prints.
 
     Attributes
     ----------
     schema_version
         1.
     name
-        Of the graph.
+        The name of the graph.
     num_timed, num_known
-        How many sorts of ops were timed now, and how many the folder had.
+        The number of sorts of ops that were timed now, and that the folder had.
     kinds
-        The longest first.
+        Kinds of ops, the longest first.
     devices
-        With their rates.
+        The devices with their rates.
     link_latency_ns, link_bandwidth_bytes_per_s
-        Between two devices; None for one device, and the bandwidth also where size makes no difference.
+        The link between two devices; None for one device, and the bandwidth also where size makes no difference.
     handovers
-        What the link was made of, by size; none where the folder had it.
+        The measurements for the link, by size; none where the folder had it.
     files
-        What each file holds that was written or brought up to date, by its path.
+        The content of each file that was written or updated, by its path.
     """
 
     schema_version: int

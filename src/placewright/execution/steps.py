@@ -1,7 +1,7 @@
-"""From a plan to what each device does, in order: ops, tensors handed to other devices, waiting, memory released.
+"""The steps of each device for a plan, in order: ops, tensors handed to other devices, waiting, memory released.
 
 A view is computed on every device where something reads it, just before its first reader: it costs next to nothing, and
-what it shows is there already, moved by the plan.
+the tensor it views is there already, moved by the plan.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait for such a signal."""
+    """Wait for another device's signal."""
 
     source: int
     channel: int
@@ -60,14 +60,14 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Nothing on this device reads these tensors any more."""
+    """Release these tensors: nothing on this device reads them any more."""
 
     tensors: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Run several ops by one call. inputs: the tensors it reads that others made; outputs: those that others read."""
+    """Run several ops by one call. inputs: tensors it reads that others made; outputs: those that others read."""
 
     ops: tuple[int, ...]
     inputs: tuple[int, ...]
@@ -83,14 +83,14 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Wait until that copy is made; the tensor may be released then."""
+    """Wait until the copy to the host is made; the tensor may be released then."""
 
     tensor: int
 
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Begin to bring such a copy back. tensor: what it is here; copy: the one that left."""
+    """Begin to bring a tensor back from the host. tensor: its new name here; copy: the one that left."""
 
     tensor: int
     copy: int
@@ -98,7 +98,7 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Arrive:
-    """Wait until it is here."""
+    """Wait until the tensor has arrived from the host."""
 
     tensor: int
 
@@ -108,11 +108,11 @@ Step: TypeAlias = Run | Leave | Left | Fetch | Arrive | Send | Receive | Signal 
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
-    """What the devices do.
+    """The steps of all devices.
 
     of_device: the steps of each device that computes, in its order. num_channels: of sends and signals together; each
-    is used once.
-    output_device: for each output of the graph, by index of the tensor, the device that holds it at the end.
+    is used once. output_device: for each output of the graph, by index of the tensor, the device that holds it at the
+    end.
     """
 
     of_device: tuple[tuple[Step, ...], ...]
@@ -147,8 +147,8 @@ def steps_of(plan: Plan, graph: Graph) -> Steps:
 
 def in_turn(plan: Plan) -> list[ScheduledOp | Transfer]:
     """Ops and transfers in one order that is that of each device."""
-    # Positions number one order of all devices; when a device's turn comes, the times say. Where control dependencies
-    # are kept by the order alone, a successor may start first, so that there only the order will do.
+    # Positions number one order of all devices; the times say when a device's turn comes. Where control dependencies
+    # are kept by the order alone, a successor may start first, so there the order alone counts.
     turn = (lambda step: step.position) if plan.control == "order" else (lambda step: (step.start_ns, step.position))
     scheduled: list[ScheduledOp | Transfer] = [*plan.ops, *plan.transfers]
     return sorted(scheduled, key=turn)
@@ -159,7 +159,7 @@ class _Device:
 
     groups: an op with what it waits for and the signals after it, or a tensor that is sent. arrives: channel and source
     of the tensors that are sent to it and not yet received. fetched: those that come back from the host's memory. seen:
-    of other devices, how many groups are known to be done. before_latest: how many groups stand before its latest op,
+    for each other device, how many groups are known to be done. before_latest: how many groups precede its latest op,
     which is planned to finish at latest_finish_ns.
     """
 
@@ -175,7 +175,7 @@ class _Device:
         self.latest_finish_ns = 0
 
     def add(self, step: Step) -> int:
-        """Adds a step behind what it waits for; returns how many groups there are with it."""
+        """Adds a step behind its waits; returns the number of groups including it."""
         self.groups.append([*self.waits, step])
         self.waits = []
         return len(self.groups)
@@ -191,15 +191,15 @@ class _Builder:
         self.op_of = {op.name: index for index, op in enumerate(graph.ops)}
         self.tensor_of = {tensor.name: index for index, tensor in enumerate(graph.tensors)}
         self.predecessors = _control_predecessors(graph)
-        #: Of each op that ran: its device, and how many groups that device has done with it.
+        #: For each op that ran: its device, and how many groups that device has done, including it.
         self.done: dict[int, tuple[int, int]] = {}
-        #: Of each channel: how many groups its source has done when it is used.
+        #: For each channel: how many groups its source has done when it is used.
         self.sent_at: list[int] = []
 
     def run(self, scheduled: ScheduledOp) -> None:
         op = self.op_of[scheduled.name]
         if self.graph.ops[op].target == HOST_TARGET:
-            return  # The device knows when to wait, and when something comes back.
+            return  # The moves themselves add the waits on the device.
         device = self.devices[scheduled.device]
         for tensor in needs_of(op, self.graph):
             self.bring(tensor, device)
@@ -214,7 +214,7 @@ class _Builder:
     def move(self, transfer: Transfer) -> None:
         tensor = self.tensor_of.get(transfer.tensor)
         if tensor is None:
-            return  # A control tensor: the signals of control dependencies say as much.
+            return  # A control tensor: the signals of control dependencies replace it.
         source, destination = self.devices[transfer.source], self.devices[transfer.destination]
         self.bring(tensor, source)
         channel = self.new_channel()
@@ -222,7 +222,7 @@ class _Builder:
         destination.arrives[tensor] = (channel, source.index)
 
     def leave(self, transfer: Transfer) -> None:
-        """Right behind the op that makes it: the copy waits by itself."""
+        """Starts the copy right behind the op that makes the tensor: it waits by itself."""
         tensor, source = self.tensor_of[transfer.tensor], self.devices[transfer.source]
         source.groups[self.done[self.graph.producer_of[tensor]][1] - 1].append(Leave(tensor))
 
@@ -233,15 +233,16 @@ class _Builder:
         destination.fetched.add(tensor)
 
     def insert(self, step: Fetch, device: _Device, start_ns: int) -> None:
-        """Before the op that runs then, if one does."""
+        """Adds the step before the op that runs at that time, if one does."""
         if start_ns < device.latest_finish_ns and device.before_latest > 0:
             device.groups[device.before_latest - 1].append(step)
         else:
             device.add(step)
 
     def send(self, step: Send, source: _Device, start_ns: int) -> int:
-        """Adds a step to the source; returns how many of its groups are done by then. A device cannot send in the midst
-        of an op, so that what would start then goes before the op: after it, the receiver would wait for all of it."""
+        """Adds a step to the source; returns how many of its groups are done by then. A device cannot send during an
+        op, so the step goes before the op that runs at that time: behind it, the receiver would wait for all of the op.
+        """
         made_by = self.done.get(self.graph.producer_of[step.tensor])
         groups = source.before_latest
         if start_ns < source.latest_finish_ns and made_by and made_by[0] == source.index and made_by[1] <= groups:
@@ -250,7 +251,7 @@ class _Builder:
         return source.add(step)
 
     def bring(self, tensor: int, device: _Device) -> None:
-        """Makes a tensor one that the device has: received, or a view of what it has."""
+        """Makes a tensor available on the device: receives it, or makes it as a view of one that is there."""
         if tensor in device.present:
             return
         if tensor in device.fetched:
@@ -279,8 +280,8 @@ class _Builder:
         device.present.update(self.graph.ops[op].outputs)
 
     def _makers_of_arguments(self, view: int) -> Iterator[int]:
-        """The ops that compute what a view reads beside what it shows, through other views; in the plan its readers
-        wait for them."""
+        """The ops that compute a view's arguments other than the tensor it views, through other views; in the plan its
+        readers wait for them."""
         shows = needs_of(view, self.graph)
         pending, seen = [tensor for tensor in self.graph.ops[view].inputs if tensor not in shows], set[int]()
         while pending:
@@ -296,7 +297,7 @@ class _Builder:
     def wait_for(self, op: int, device: _Device) -> None:
         """Orders the device's next step after an op, if nothing has done so yet."""
         if self.graph.ops[op].target in (HOST_TARGET, LEAVE_TARGET):
-            return  # These wait where they stand.
+            return  # These wait at their own place.
         source, groups = self.done[op]
         if source == device.index or device.seen.get(source, 0) >= groups:
             return
@@ -311,7 +312,7 @@ class _Builder:
         return self.num_channels - 1
 
     def keep_outputs(self) -> dict[int, int]:
-        """Makes sure that every output exists on the device of the op that made what it shows."""
+        """Makes every output available on the device of the op that made its memory, and returns these devices."""
         device_of = {}
         for tensor, record in enumerate(self.graph.tensors):
             if not record.is_output:
@@ -325,7 +326,7 @@ class _Builder:
         return device_of
 
     def receive_the_rest(self) -> None:
-        """What is sent and never read must be taken all the same: a channel is used once in every step."""
+        """Receives tensors that are sent and never read: a channel must be used once in every step."""
         for device in self.devices:
             for tensor in list(device.arrives):
                 self.bring(tensor, device)
@@ -334,7 +335,7 @@ class _Builder:
 
 
 def _control_predecessors(graph: Graph) -> dict[int, list[int]]:
-    """Ops that each op must follow without reading what they make; views are passed through."""
+    """Ops that each op must follow without reading their results; views are passed through."""
     lowered = lower(graph, "signal")
     ops = lowered.graph_op.tolist()
     predecessors: dict[int, list[int]] = {}
@@ -346,7 +347,7 @@ def _control_predecessors(graph: Graph) -> dict[int, list[int]]:
 
 
 def _with_releases(steps: Sequence[Step], graph: Graph, output_device: dict[int, int], device: int) -> Iterator[Step]:
-    """The steps, each followed by the release of what only it and those before it touch."""
+    """The steps, each followed by the release of tensors that no later step touches."""
     kept = {tensor for tensor, holder in output_device.items() if holder == device}
     kept.update(tensor for tensor, op in enumerate(graph.producer_of) if op < 0)
     last: dict[int, int] = {}
@@ -369,8 +370,9 @@ def _touched(step: Step, graph: Graph) -> tuple[int, ...]:
 
 
 def needs_of(op: int, graph: Graph) -> tuple[int, ...]:
-    """What must be there when an op runs: what it reads, and what it overwrites without reading it. Of a view only what
-    it shows: the rest says how, which its readers wait for and nobody moves (docs/semantics.md, Views)."""
+    """The tensors that must be there when an op runs: those it reads, and those it overwrites without reading. For a
+    view only the tensor it views: its other arguments are never moved, and its readers wait for them
+    (docs/semantics.md, Views)."""
     outputs = graph.ops[op].outputs
     aliases = [graph.tensors[tensor].alias_of for tensor in outputs]
     others = tuple(alias for alias in aliases if alias is not None and alias not in outputs)

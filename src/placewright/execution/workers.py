@@ -1,4 +1,4 @@
-"""One thread per CPU device, pinned to its cores, that runs what it is given."""
+"""One thread per CPU device, pinned to its cores, that runs the jobs it is given."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from placewright.support.errors import InputError
 from placewright.support.torch_threads import torch_threads
 
 Job = Callable[[], None]
-#: How long Ctrl-C may take to be seen.
+#: The longest time, in seconds, until Ctrl-C is noticed.
 _LOOKS_UP_S = 0.5
 
 
@@ -27,7 +27,7 @@ class Workers:
     def _start(self) -> None:
         started: list[_Worker] = []
         try:
-            # Setting PyTorch's number in one thread sets what new threads start with; the caller's own must stay.
+            # Setting PyTorch's number of threads in one thread sets it for new ones; the caller's own must stay.
             with torch_threads():
                 for own in self._cores:
                     started.append(_Worker(own))
@@ -71,7 +71,7 @@ class Workers:
             for worker, job in zip(self._workers, jobs, strict=True):
                 worker.start(job)
         except BaseException:
-            # Interrupted, with some jobs started: nobody can tell which.
+            # Interrupted, with some jobs started: it is unknown which.
             stop()
             self.close()
             raise
@@ -109,7 +109,7 @@ class _Worker:
             raise InputError(f"this process may not have a thread more, and each device needs one: {error}") from error
 
     def check(self) -> None:
-        """Raises InputError when the thread is not where it belongs."""
+        """Raises InputError when the thread is not on its cores."""
         if self._refused is not None:
             named = ", ".join(map(str, sorted(self._cores)))
             raise InputError(f"a device's cores ({named}) are not there for this process: {self._refused.strerror}")
@@ -120,15 +120,15 @@ class _Worker:
         self._begin.release()
 
     def wait(self, again: bool) -> None:
-        """Returns when the job is done. again: after Ctrl-C, which may have come right after the lock was taken: where
-        the job is done, nobody may be left to release it."""
+        """Returns when the job is done. again: after Ctrl-C, which may have come right after the lock was taken: if the
+        job is done by then, nothing may be left to release the lock."""
         if not (again and self._is_done):
             # Ctrl-C right before the thread sleeps does not wake it, and its handler runs only when it is awake.
             while not self._done.acquire(timeout=_LOOKS_UP_S):
                 pass
 
     def end(self) -> None:
-        """Ends the thread, after the job that it has."""
+        """Ends the thread, after its present job."""
         self._ending = True
         if self._begin.locked():
             self._begin.release()
@@ -167,7 +167,7 @@ def _taken() -> _thread.LockType:
 def _prepare_torch(num_threads: int) -> None:
     import torch
 
-    # A thread's first question for the number sets it to that of the process, now or in the midst of an op.
+    # A thread's first query of the number sets it to that of the process, now or in the middle of an op.
     torch.get_num_threads()
     torch.set_num_threads(num_threads)
     torch.set_grad_enabled(False)

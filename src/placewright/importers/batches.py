@@ -1,4 +1,4 @@
-"""A captured pass for any batch, from one of a batch that is known by its size wherever it stands."""
+"""A captured pass for any batch, derived from one of a batch whose size is recognisable wherever it occurs."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from placewright.support.errors import InputError
 
 #: A number that no other extent of a network is a multiple of: a prime, and larger than what networks have.
 _PRIME = 1_000_003
-#: In how many equal parts of a batch, at the most, the prime still stands.
+#: The most equal parts of a batch whose size still contains the prime.
 _MOST_PARTS = 16
 #: The batch that is captured for all others.
 TRACED_BATCH = _MOST_PARTS * _PRIME
-#: What comes this near to a multiple of the square of the prime is not a plain multiple of it.
+#: A number this near to a multiple of the square of the prime is not a plain multiple of it.
 _NEAR = 1000
 
 
 def of_batch(traced: ForwardBackward, batch: int) -> ForwardBackward:
     """The pass of `TRACED_BATCH` samples as one of `batch` samples.
 
-    Raises InputError where an extent depends on the batch in another way than as a multiple of it or of its parts.
+    Raises InputError where an extent depends on the batch otherwise than as a multiple of it or of its parts.
     """
     graph = traced.graph
     tensors = tuple(_tensor(tensor, batch) for tensor in graph.tensors)
@@ -41,7 +41,7 @@ def _tensor(tensor: Tensor, batch: int) -> Tensor:
     dtype = tensor.dtype or "float32"
     if tensor.size_bytes == tensor_bytes(shape, dtype):
         return replace(tensor, shape=now, size_bytes=tensor_bytes(now, dtype))
-    # Axes that repeat what is there have no bytes of their own.
+    # Axes that repeat elements have no bytes of their own.
     size = tensor.size_bytes
     return replace(tensor, shape=now, size_bytes=_multiple(size, batch) if size % _PRIME == 0 else size)
 
@@ -73,7 +73,7 @@ def _extent(extent: int, batch: int, name: str) -> int:
 
 
 def _multiple(value: int, batch: int) -> int:
-    """The value with another batch in the place of each factor that is the traced one."""
+    """The value with each factor that is the traced batch replaced by another batch."""
     powers = 0
     while value and value % _PRIME == 0:
         value, powers = value // _PRIME, powers + 1

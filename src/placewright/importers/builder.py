@@ -1,4 +1,4 @@
-"""Collects ops and tensors in any order and makes a valid Graph of them; every importer builds through it."""
+"""A builder that collects ops and tensors in any order and makes a valid Graph of them; all importers use it."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def tensor_bytes(shape: Sequence[int], dtype: str) -> int:
 
 
 def plain_data(value: Any) -> Any:
-    """A JSON value of what a framework states of an op: numbers and arrays of numpy and JAX become numbers and lists,
-    dtypes and enumerations their names. Raises TypeError for anything else."""
+    """A JSON value of an op's attribute as a framework states it: numbers and arrays of numpy and JAX become numbers
+    and lists, dtypes and enumerations their names. Raises TypeError for anything else."""
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, Enum):
@@ -58,7 +58,7 @@ def plain_data(value: Any) -> Any:
         return name
     if hasattr(value, "tolist"):
         numbers = value.tolist()
-        # A long double is a list of itself.
+        # For a long double `tolist` returns a long double.
         return plain_data(numbers) if type(numbers) is not type(value) else float(numbers)
     for kind in (int, float, str):
         if isinstance(value, kind):
@@ -69,8 +69,8 @@ def plain_data(value: Any) -> Any:
 class GraphBuilder:
     """A graph under construction.
 
-    Names are kept as given: two ops or two tensors of one name are an error at `build`, never renamed silently.
-    Ops may be added before what they depend on; `build` sorts them, keeping the order of addition where it can.
+    Names are kept as given: two ops or two tensors of one name are an error at `build`, never renamed silently. Ops may
+    be added before those they depend on; `build` sorts them, keeping the order of addition where it can.
     """
 
     def __init__(self, name: str) -> None:

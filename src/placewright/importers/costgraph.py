@@ -1,4 +1,4 @@
-"""TensorFlow's CostGraphDef, text or binary, without TensorFlow; the format of REGAL's released data too.
+"""TensorFlow's CostGraphDef, text or binary, without TensorFlow; also the format of REGAL's released data.
 
 Source: tensorflow/core/framework/{cost_graph,tensor_shape,types}.proto.
 """
@@ -83,7 +83,7 @@ def parse_costgraph(data: bytes, name: str) -> Graph:
 
 
 def _read(data: bytes, name: str) -> Any:
-    """The message in whichever of the two encodings it stands: only the binary one has control characters."""
+    """The message in whichever of the two encodings the data has: only the binary one has control characters."""
     try:
         from google.protobuf import text_format
         from google.protobuf.message import DecodeError
@@ -94,7 +94,7 @@ def _read(data: bytes, name: str) -> Any:
         try:
             return text_format.Parse(data.decode(errors="replace"), message)
         except text_format.ParseError as error:
-            # What follows the column, and in most sentences a copy of the line in quotes.
+            # The text after the column, without the copy of the line in quotes that most messages begin with.
             problem = re.sub("^'.*': ", "", str(error).partition(" : ")[2]).rstrip(".")
             raise InputError(f"'{name}', line {error.GetLine()}: {shown(problem)}") from error
     try:
@@ -110,7 +110,7 @@ def _read(data: bytes, name: str) -> Any:
 
 @cache
 def _message_class() -> Any:
-    """The class of a CostGraphDef, made by protobuf of the fields above."""
+    """The class of a CostGraphDef, made by protobuf from the fields above."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     entry = descriptor_pb2.FieldDescriptorProto
@@ -136,7 +136,8 @@ def _message_class() -> Any:
 
 
 def _names(builder: GraphBuilder, nodes: Sequence[Any]) -> list[str]:
-    """A name for each node; TensorFlow writes a `_SOURCE` and `_SINK` per partition, and repeats get their id added."""
+    """A name for each node; TensorFlow writes a `_SOURCE` and `_SINK` per partition, and repeated names get their id
+    added."""
     names = [node.name for node in nodes]
     times_used = Counter(names)
     if times_used[""]:
@@ -167,7 +168,7 @@ def _shape(shape: Any) -> tuple[int, ...] | None:
 
 
 def _dtype(code: int) -> str | None:
-    """dtype of a DataType; a reference (`_REF`, 100 more) has its target's."""
+    """The dtype of a DataType; a reference (`_REF`, 100 more) has its target's."""
     dtypes = [None, *_DATA_TYPES.values()]
     return dtypes[code % 100] if code % 100 < len(dtypes) else None
 
@@ -222,9 +223,9 @@ def _input(graph_name: str, label: str, entry: Any, node_of_id: dict[int, int], 
 
 
 def _set_aliases(builder: GraphBuilder, node: Any, inputs: Sequence[int], outputs: Sequence[int], label: str) -> bool:
-    """Makes outputs with an alias_input_port of 0 or more share that input's memory; True when all outputs do.
+    """Makes outputs with an alias_input_port of 0 or more share that input's memory; returns True when all outputs do.
 
-    A left out port means 0, as always in protocol buffers, which is no alias when the node has no inputs.
+    A missing port means 0, as always in protocol buffers, which is no alias when the node has no inputs.
     """
     ports = [output.alias_input_port for output in node.output_info]
     for output, port in zip(outputs, ports, strict=True):

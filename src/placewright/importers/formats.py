@@ -1,4 +1,4 @@
-"""The graph files that can be read, one record per format; a new importer is a new record."""
+"""The graph files that can be read, one record per format; a new importer adds a record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from placewright.importers.json_graph import GZIP_MAGIC, parse_json_graph, unpac
 
 @dataclass(frozen=True)
 class Contents:
-    """What a file holds, and the sizes of its open dimensions.
+    """The contents of a file, and the sizes of its open dimensions.
 
     name: of the file, as errors call it. dims_are_shared: they are for several files, so that this one need not have
     all of them.
@@ -28,7 +28,7 @@ class Contents:
 
     @cached_property
     def text(self) -> bytes:
-        """Unpacked, where it is compressed. Raises InputError for what cannot be unpacked."""
+        """The data, unpacked where it is compressed. Raises InputError for data that cannot be unpacked."""
         return unpack(self.data, self.name)
 
     @property
@@ -38,10 +38,10 @@ class Contents:
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """How one format is recognised and read.
+    """A format: how its files are recognised and read.
 
-    title: what it is called. suffixes: of its files, in small letters. recognised: whether contents are of this format,
-    asked where no suffix decides. parse: from contents to the graph. has_dims: whether there can be open dimensions.
+    title: its name. suffixes: of its files, in lower case. recognised: whether contents are of this format, asked where
+    no suffix decides. parse: from contents to the graph. has_dims: whether there can be open dimensions.
     """
 
     title: str
@@ -52,7 +52,7 @@ class Format:
 
 
 def _parsed_by(module: str, function: str) -> Callable[[Contents], Graph]:
-    """A parser whose module is imported when a file of its format comes."""
+    """A parser whose module is imported when the first file of its format is read."""
 
     def parse(contents: Contents) -> Graph:
         graph: Graph = getattr(import_module(f"placewright.importers.{module}"), function)(contents.data, contents.name)
@@ -67,7 +67,7 @@ def _parse_onnx(contents: Contents) -> Graph:
     return parse_onnx(contents.data, contents.name, dims=contents.dims, dims_are_shared=contents.dims_are_shared)
 
 
-#: Of formats that share a suffix the first that recognises the contents is taken, the last one in any case.
+#: Among formats that share a suffix, the first that recognises the contents is taken, or else the last.
 FORMATS = (
     Format(title="ONNX", suffixes=(".onnx",), recognised=lambda contents: False, parse=_parse_onnx, has_dims=True),
     Format(
@@ -104,12 +104,12 @@ FORMATS = (
 
 
 def known_suffixes() -> str:
-    """All of them, as sentences list them."""
+    """All suffixes, as sentences list them."""
     return ", ".join(dict.fromkeys(suffix for each in FORMATS for suffix in each.suffixes))
 
 
 def format_of(location: Path, contents: Contents) -> Format | None:
-    """By suffix where one decides, by content otherwise; None where neither does."""
+    """The format of a file, by suffix where one decides, by content otherwise; None where neither does."""
     name = location.name.lower()
     by_suffix = [each for each in FORMATS if name.endswith(each.suffixes)]
     found = next((each for each in by_suffix or FORMATS if each.recognised(contents)), None)

@@ -10,13 +10,14 @@ from typing import Literal
 from placewright.graph import Graph, Op, Tensor
 from placewright.importers.builder import tensor_bytes
 
-#: Of what keeps a state, and how much: what `states_of` knows.
+#: The optimizers whose states `states_of` knows.
 StepOptimizer = Literal["adam", "adam-amsgrad", "adam8bit", "sgd", "sgd-momentum"]
-#: How PyTorch takes a step: in one kernel that makes nothing new, for all parameters at once, or for one after another.
+#: How PyTorch takes a step: in one kernel that makes no tensors, for all parameters at once, or for one after another.
 Stepping = Literal["fused", "foreach", "each"]
 
-#: bitsandbytes keeps float32 states for parameters of fewer elements, and one float32 constant for each block of this
-#: many others: Optimizer2State.init_state of version 0.44 and later (pull request 1365 made blocks of 2048 smaller).
+#: bitsandbytes keeps float32 states for parameters with fewer elements, and one float32 constant for each block of this
+#: many elements of others: Optimizer2State.init_state of version 0.44 and later (pull request 1365 reduced blocks from
+#: 2048).
 _LEAST_8BIT, _BLOCK = 4096, 256
 _DROPOUT = "aten.native_dropout.default"
 
@@ -33,7 +34,7 @@ class ForwardBackward:
 
 
 def states_of(optimizer: StepOptimizer, parameter: Tensor) -> list[Tensor]:
-    """The tensors that an optimizer keeps beside a parameter."""
+    """The tensors that an optimizer keeps for a parameter."""
     shape, own = parameter.shape or (), parameter.dtype or "float32"
     count = math.prod(shape)
 
@@ -63,13 +64,13 @@ def training_step(
     in_backward: bool = False,
     offloaded: bool = False,
 ) -> Graph:
-    """A step of several forward and backward passes, whose gradients are added up, and of the optimizer behind them.
+    """A step of several forward and backward passes, whose gradients are added up, and of the optimizer after them.
 
-    accumulation: how many passes. With several, their ops have "#1", "#2" ... behind their names, and all gradients are
-    held from the first pass to the end of the step; each further one is added to them as soon as it is made, as
-    autograd does it, and so does a planned step. in_backward: whether each parameter is stepped as soon as its gradient
-    is there and nothing reads it any more. offloaded: whether states come from the host's memory for that, and those of
-    the next parameter meanwhile.
+    accumulation: how many passes. With several, the names of their ops end in "#1", "#2" ..., and all gradients are
+    held from the first pass to the end of the step; each further one is added to them as soon as it is made, as in
+    autograd and in a planned step. in_backward: whether each parameter is stepped as soon as its gradient is there and
+    nothing reads it any more. offloaded: whether states come from the host's memory for that, and those of the next
+    parameter meanwhile.
     """
     step = _Step(passes)
     if accumulation == 1:
@@ -86,8 +87,8 @@ def last_pass(
     *,
     offloaded: bool = False,
 ) -> Graph:
-    """The last pass of a step of several, with the optimizer: where the gradients of the others are held throughout,
-    and its own are added to them. Its ops have the names of the pass. Without an optimizer it is a pass before it."""
+    """The last of a step's several passes, with the optimizer: the gradients of the others are held throughout, and its
+    own are added to them. Its ops have the names of the pass. Without an optimizer it is an earlier pass."""
     step = _Step(passes)
     step.hold_gradients()
     step.add_pass("", is_last=True)
@@ -95,8 +96,8 @@ def last_pass(
 
 
 def in_eager(passes: ForwardBackward, *, on_cpu: bool) -> ForwardBackward:
-    """The pass as a loop in eager PyTorch holds it: its inputs to the end; on CPUs masks of dropout as numbers of the
-    dtype of what they are for, where GPUs have one byte each."""
+    """The pass with the memory of a loop in eager PyTorch: inputs are held to the end; on CPUs dropout masks are
+    numbers of the dtype of their input, where GPUs have one byte each."""
     graph = passes.graph
     tensors = list(graph.tensors)
     for op in graph.ops:
@@ -112,9 +113,9 @@ def in_eager(passes: ForwardBackward, *, on_cpu: bool) -> ForwardBackward:
 class _Step:
     """A step under construction.
 
-    now: per tensor of the pass the one that stands for it in the latest copy; what is resident is the same in all
-    copies until it is overwritten. total: per parameter the sum of its gradients so far. base: per tensor the owner of
-    its memory. readers: ops that read an owner's memory. producer: op that made a tensor.
+    now: for each tensor of the pass its counterpart in the latest copy; resident tensors are the same in all copies
+    until they are overwritten. total: for each parameter the sum of its gradients so far. base: for each tensor the
+    owner of its memory. readers: ops that read an owner's memory. producer: op that made a tensor.
     """
 
     def __init__(self, passes: ForwardBackward) -> None:
@@ -130,7 +131,7 @@ class _Step:
         self._is_gradient = {gradient for _, gradient in passes.gradients}
 
     def hold_gradients(self) -> None:
-        """Holds the sums of gradients from the begin on."""
+        """Holds the sums of gradients from the beginning."""
         for parameter, gradient in self.gradients:
             like = self.graph.tensors[gradient]
             name = f"{self.graph.tensors[parameter].name}.grad"
@@ -139,7 +140,7 @@ class _Step:
             )
 
     def add_pass(self, suffix: str, *, is_last: bool) -> None:
-        """Another copy of the pass, and what adds its gradients to those before."""
+        """Adds another copy of the pass, and the sums of its gradients with the earlier ones."""
         first = len(self.ops)
         made_of: dict[int, list[int]] = {}
         for parameter, gradient in self.gradients:
@@ -199,15 +200,15 @@ class _Step:
         return replace(self.graph, ops=tuple(self.ops), tensors=tuple(self.tensors), metadata=metadata)
 
     def _made_by_steps(self, optimizer: StepOptimizer, stepping: Stepping, parameters: Sequence[int]) -> list[int]:
-        """Bytes that the step of each makes meanwhile."""
+        """The bytes of temporary tensors in the step of each parameter."""
         # Adam takes the roots of its second moments; SGD computes in place.
         roots = 0 if stepping == "fused" or not optimizer.startswith("adam") or optimizer == "adam8bit" else 1
-        # One after another, a root and the root divided by its correction are there at a time.
+        # In steps one after another, a root and the root divided by its correction exist at once.
         count = roots if stepping == "foreach" else 2 * roots
         return [count * self.graph.tensors[parameter].size_bytes for parameter in parameters]
 
     def _waits_for(self, parameter: int) -> set[int]:
-        """Ops before the step of a parameter: what makes its gradient, and what reads it."""
+        """Ops before the step of a parameter: those that make its gradient, and those that read it."""
         readers = self.readers.get(self.base[self.now[parameter]], ())
         return {
             self.producer.get(self.total[parameter], -1),
@@ -215,7 +216,7 @@ class _Step:
         }
 
     def _sort_early(self, first: int, behind: Sequence[int]) -> None:
-        """Puts the ops from the first of the optimizer on behind others."""
+        """Moves the optimizer's ops, which begin at `first`, behind the given ops."""
         keys = [(op, 0) for op in range(first)] + [(op, 1) for op in behind]
         order = sorted(range(len(self.ops)), key=keys.__getitem__)
         place = {op: index for index, op in enumerate(order)}
@@ -252,7 +253,7 @@ class _Step:
         return self.base[tensor]
 
     def _overwrite(self) -> None:
-        """From now on what was resident, and has been overwritten in place, is what overwrote it."""
+        """Maps resident tensors that were overwritten in place to their new versions."""
         for op in self.graph.ops:
             for tensor in op.outputs if op.kind != "view" else ():
                 base = self.graph.base_of[tensor]
@@ -332,8 +333,8 @@ class _Step:
 
 
 def held_at_peak(graph: Graph) -> tuple[int, set[int]]:
-    """The most bytes that are held when the ops of a graph run one by one in its order on one device, and the tensors
-    that own them."""
+    """The most bytes held while the ops of a graph run one by one in its order on one device, and the tensors that own
+    them."""
     lives = list(_lives(graph))
     change = [0] * (len(graph.ops) + 1)
     for tensor, begin, end in lives:
@@ -348,11 +349,11 @@ def held_at_peak(graph: Graph) -> tuple[int, set[int]]:
 
 
 def _lives(graph: Graph) -> Iterator[tuple[int, int, int]]:
-    """Each tensor that owns memory, with the first and the last op while which it is held."""
+    """Each tensor that owns memory, with the first and the last op during which it is held."""
     base, last_op = graph.base_of, len(graph.ops) - 1
     last: dict[int, int] = {}
     for index, op in enumerate(graph.ops):
-        # A view holds nothing by itself, only for what reads it.
+        # A view holds nothing by itself, only its readers do.
         for tensor in (*op.inputs, *op.outputs) if op.kind != "view" else ():
             last[base[tensor]] = index
     for tensor, record in enumerate(graph.tensors):

@@ -1,4 +1,4 @@
-"""Many graphs in one file, or in one folder: what a benchmark runs over and a policy learns from.
+"""Sets of graphs in one file or one folder, for benchmarks and for training policies.
 
 The file is gzipped text: a header, then one graph per line in the JSON of a graph file (docs/formats.md).
 """
@@ -24,16 +24,16 @@ from placewright.support.quantities import counted
 
 SCHEMA_VERSION = 1
 SUFFIX = ".graphs.gz"
-#: No header is longer.
+#: The longest possible header, in bytes.
 _MAX_HEADER = 2**20
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class GraphSet:
-    """Graphs that are parsed when they are asked for.
+    """A set of graphs that are parsed when they are requested.
 
-    name: of the file or folder. digest: of the content. metadata: where the graphs came from.
-    labels: a name per graph, without repeats. files: of a folder, the file of each graph; of a set, none.
+    name: of the file or folder. digest: of the content. metadata: where the graphs came from. labels: a name per graph,
+    without repeats. files: for a folder, the file of each graph; for a set file, none.
     """
 
     name: str
@@ -57,7 +57,7 @@ class GraphSet:
         return (self.load(index) for index in range(len(self)))
 
     def only(self, index: int) -> GraphSet:
-        """A set of one of the graphs."""
+        """A set with one of the graphs."""
         label = self.labels[index]
         digest = hashlib.sha256(f"{self.digest} {label}".encode(errors="surrogateescape")).hexdigest()
         files = self.files[index : index + 1]
@@ -81,7 +81,7 @@ def joined(sets: Sequence[GraphSet]) -> GraphSet:
 
 
 def write_graph_set(path: str | Path, graphs: Iterable[Graph], metadata: Mapping[str, Any]) -> int:
-    """Writes the graphs, equal ones as equal bytes; how many bytes that took. metadata: JSON values only.
+    """Writes the graphs, equal ones as equal bytes, and returns the number of bytes. metadata: JSON values only.
 
     Raises InputError when two graphs share a name or the file cannot be written.
     """
@@ -98,7 +98,7 @@ def write_graph_set(path: str | Path, graphs: Iterable[Graph], metadata: Mapping
 
 
 def is_graph_set(path: Path) -> bool:
-    """Whether the file is one by its name or by its first line; False for what cannot be read."""
+    """True if the file is a graph set by its name or its first line; False for a file that cannot be read."""
     if path.name.endswith(SUFFIX):
         return True
     if not os.path.isfile(path):  # a pipe or device, which might never end, is not opened
@@ -116,7 +116,7 @@ def is_graph_set(path: Path) -> bool:
 def read_graph_set(path: str | Path) -> GraphSet:
     """The set in a file written by `write_graph_set`.
 
-    Raises InputError naming the path and what is wrong; a damaged graph says so only when it is asked for.
+    Raises InputError naming the path and what is wrong; a damaged graph raises it only when it is requested.
     """
     return _read_file(Path(path))
 
@@ -130,12 +130,12 @@ def one_graph(name: str, file: Path, dims: Mapping[str, int] | None = None) -> G
 
 
 def _of_dims(dims: Mapping[str, int] | None) -> bytes:
-    """What a digest takes of them: nothing of none."""
+    """The bytes for sizes of dimensions in a digest; empty without any."""
     return json.dumps(sorted(dims.items())).encode() if dims else b""
 
 
 def read_folder(path: Path, dims: Mapping[str, int] | None = None) -> GraphSet:
-    """The graph files of a folder in the order of their names; dims: of those that have them. Raises InputError where
+    """The graph files of a folder in the order of their names; dims: for those that have them. Raises InputError if
     there are none."""
     try:
         files = tuple(sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith(".")))
@@ -158,7 +158,7 @@ def read_folder(path: Path, dims: Mapping[str, int] | None = None) -> GraphSet:
 
 
 def _content(file: Path) -> bytes:
-    """What a file holds; nothing of one that cannot be read, which is said when its graph is asked for."""
+    """The content of a file; empty if it cannot be read, which is reported when its graph is requested."""
     try:
         return read_bytes(file)
     except InputError:
@@ -204,7 +204,7 @@ def _metadata(header: bytes, path: Path) -> Mapping[str, Any]:
 
 
 def _label(line: bytes, number: int) -> str:
-    """The name of a graph; of a line that is no graph, its number."""
+    """The name of a graph; for a line that is no graph, its number."""
     try:
         name = json.loads(line)["name"]
     except (ValueError, RecursionError, KeyError, TypeError):

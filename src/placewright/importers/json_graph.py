@@ -20,15 +20,15 @@ from placewright.support.quantities import QUANTITY_LIMIT
 
 SCHEMA_VERSION = 1
 GZIP_MAGIC = b"\x1f\x8b"
-#: What a file unpacks to is refused rather than held in memory where it is more than this in all, or more than so many
-#: times the file and some bytes beside: graphs and plans unpack to 8 to 20 times their size.
+#: Unpacked data is refused, not held in memory, if it has more bytes than this, or than so many times the file and a
+#: constant: graphs and plans unpack to 8 to 20 times their size.
 MAX_UNPACKED_BYTES = 2**31
 _MAX_TIMES_UNPACKED, _FREE_BYTES = 50, 2**23
-#: Text in which an object begins every 16 bytes, or a list every 8, becomes Python objects of many times its size;
-#: graphs and plans have 50 and more. So many are allowed beside, for small files.
+#: Text in which an object begins every 16 bytes, or a list every 8, becomes Python objects of many times its size; in
+#: graphs and plans they begin every 50 bytes or more. So many lists more are allowed, for small files.
 _BYTES_PER_OBJECT, _BYTES_PER_LIST, _FREE_LISTS = 16, 8, 200_000
 
-#: Looking for the nearest name takes time that grows with the lengths multiplied.
+#: The longest names compared: finding the nearest name takes time proportional to the product of the lengths.
 _MAX_COMPARED = 200
 _ROLES = ("activation", "parameter", "constant")
 _PHASES = ("", "forward", "backward", "optimizer")
@@ -40,7 +40,7 @@ def save_graph(graph: Graph, path: str | Path) -> None:
     Parameters
     ----------
     graph
-        What is written.
+        The graph to write.
     path
         The file, gzipped when its name ends in .gz.
 
@@ -63,7 +63,7 @@ def serialize_graph(graph: Graph) -> bytes:
 
 
 def parse_json_graph(data: bytes, name: str) -> Graph:
-    """A graph from the bytes of its file, compressed or not. Raises InputError naming the file and the key."""
+    """The graph in the bytes of a file, compressed or not. Raises InputError naming the file and the key."""
     document = decode_object(unpack(data, name), name)
     _check_keys(document, _GRAPH_FIELDS, f"'{name}'", required=("schema_version", "name", "ops", "tensors"))
     if document["schema_version"] != SCHEMA_VERSION:
@@ -80,8 +80,7 @@ def unpack(data: bytes, name: str) -> bytes:
     Raises
     ------
     InputError
-        For a damaged file, and for one of which the bytes, or what JSON makes of them, would fill the memory: before
-        they do.
+        For a damaged file, and for one whose bytes or JSON objects would fill the memory, before they do.
     """
     if data.startswith(GZIP_MAGIC):
         data = _unpacked(data, name)
@@ -121,7 +120,7 @@ def _document(graph: Graph) -> dict[str, Any]:
 
 
 def _tensor_record(tensor: Tensor, names: Sequence[str]) -> dict[str, Any]:
-    """The tensor without what stands at its default."""
+    """The tensor without fields at their defaults."""
     record: dict[str, Any] = {"name": tensor.name, "size_bytes": tensor.size_bytes}
     if tensor.shape is not None:
         record["shape"] = list(tensor.shape)
@@ -139,7 +138,7 @@ def _tensor_record(tensor: Tensor, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _op_record(op: Op, names: Sequence[str], ops: Sequence[Op]) -> dict[str, Any]:
-    """The op without what stands at its default."""
+    """The op without fields at their defaults."""
     record: dict[str, Any] = {
         "name": op.name,
         "kind": op.kind,
@@ -160,7 +159,7 @@ def _op_record(op: Op, names: Sequence[str], ops: Sequence[Op]) -> dict[str, Any
 
 
 def decode_object(data: bytes, name: str) -> dict[str, Any]:
-    """The JSON object in a file, which must hold finite numbers and no key twice. Raises InputError naming the file."""
+    """The JSON object in a file, in which numbers must be finite and keys unique. Raises InputError naming the file."""
 
     def refuse(text: str) -> NoReturn:
         raise InputError(f"'{name}' holds the number {shown(text)}; every number must be finite")
@@ -171,7 +170,7 @@ def decode_object(data: bytes, name: str) -> dict[str, Any]:
     try:
         document = json.loads(data, parse_constant=refuse, parse_float=finite, object_pairs_hook=_without_repeats)
         if re.search(rb"\\u[dD][89a-fA-F]", data):
-            # A lone half of a surrogate pair is legal JSON but can be printed or written nowhere.
+            # A lone half of a surrogate pair is legal JSON, but cannot be printed or written.
             json.dumps(document, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise InputError(f"'{name}' is not valid JSON: {parser_message(error)}") from error
@@ -201,7 +200,7 @@ def _is_names(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
 
 
-#: What each key must hold: the check, and its words for an error.
+#: The required value of a key: the check, and its words for an error.
 _Field = tuple[Callable[[object], bool], str]
 _SIZE: _Field = (_is_size, "a whole number from 0 to 2**62 - 1")
 _TEXT: _Field = (lambda value: isinstance(value, str), "a text")

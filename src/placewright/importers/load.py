@@ -22,14 +22,14 @@ _PYTORCH_FILES = {
 
 
 def load_file(location: Path, *, dims: Mapping[str, int] | None = None, dims_are_shared: bool = False) -> Graph:
-    """The graph in a file of one of `formats.FORMATS`, by its suffix or, with another one, by its content. dims: as
-    `load_graph` takes them; where they are shared with other files, those that this one has not are left out.
+    """The graph in a file of one of `formats.FORMATS`, by its suffix or, if that is unknown, by its content. dims: as
+    `load_graph` takes them; where they are shared with other files, those that this one lacks are ignored.
 
     Raises InputError naming the file and what is wrong with it; MissingExtraError when ONNX is not installed.
     """
     if (suffix := location.suffix.lower()) in _PYTORCH_FILES:
         raise InputError(f"'{location}' {_PYTORCH_FILES[suffix]}")
-    # No format's first bytes are those of a byte order mark, so it can go before anyone asks which one it is.
+    # No format begins with the bytes of a byte order mark, so it is removed before the format is determined.
     data = read_bytes(location).removeprefix(codecs.BOM_UTF8)
     if not data:
         raise InputError(f"'{location}' is empty")

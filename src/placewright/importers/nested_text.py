@@ -1,4 +1,4 @@
-"""Text in which brackets and quotes nest, as in programs for XLA: its pieces, and where brackets end."""
+"""Text with nested brackets and quotes, as in programs for XLA: its pieces, and the ends of brackets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class Nesting:
-    """Which brackets nest. opening, closing: a character for each sort, in one order."""
+    """The brackets that nest. opening, closing: a character for each sort, in one order."""
 
     opening: str
     closing: str
@@ -21,7 +21,7 @@ class Nesting:
         object.__setattr__(self, "mark", re.compile(marks, re.DOTALL))
 
     def pieces(self, text: str) -> Iterator[str]:
-        """What stands between commas outside all brackets and quotes."""
+        """The pieces between commas outside all brackets and quotes."""
         depth = begin = 0
         for match in self.mark.finditer(text):
             mark = match[0]
@@ -36,7 +36,7 @@ class Nesting:
             yield last
 
     def end_of_brackets(self, text: str, begin: int) -> int:
-        """Position after the bracket that closes the one at `begin`; -1 where none does."""
+        """The position after the bracket that closes the one at `begin`; -1 where none does."""
         depth = 0
         for match in self.mark.finditer(text, begin):
             if match[0] in self.opening:

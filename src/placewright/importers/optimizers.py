@@ -1,4 +1,4 @@
-"""What an optimizer keeps beside each parameter."""
+"""The states that an optimizer keeps for each parameter."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from placewright.support.errors import InputError, shown
 
 Optimizer = Literal["sgd", "adam", "adamw"]
 _MOMENTS = ("exp_avg", "exp_avg_sq")
-#: The tensors an optimizer keeps for each parameter, of its shape and dtype, as PyTorch's and Optax's do. What its
-#: settings add to a name stands behind "-".
+#: The tensors an optimizer keeps for each parameter, of its shape and dtype, as PyTorch's and Optax's do. Settings are
+#: added to its name after "-".
 OPTIMIZER_STATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "sgd": (),
@@ -25,6 +25,6 @@ OPTIMIZER_STATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def check_optimizer(name: str) -> None:
-    """Raises InputError for an optimizer there is none of."""
+    """Raises InputError for an unknown optimizer."""
     if name not in get_args(Optimizer):
         raise InputError(f"unknown optimizer '{shown(name)}' (known: {', '.join(get_args(Optimizer))})")

@@ -59,6 +59,6 @@ def captured(model: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
 
 
 def _is_jax_function(model: Any) -> bool:
-    """Whether it can be called and is nothing of PyTorch's, which nobody has without importing PyTorch."""
+    """True if the model can be called and is no module or program of PyTorch, which is not imported for the check."""
     torch = sys.modules.get("torch")
     return callable(model) and not (torch and isinstance(model, torch.nn.Module | torch.export.ExportedProgram))

@@ -1,5 +1,4 @@
-"""Lines of source in the texts of tracebacks, without the directories that they stand in, and the layers of traced
-calls."""
+"""Source lines in the texts of tracebacks, without their directories, and the layers of traced calls."""
 
 from __future__ import annotations
 
@@ -43,12 +42,12 @@ _PHASES: dict[str, Phase] = {"is_forward": "forward", "is_backward": "backward"}
 
 
 def phase_of(node: Any) -> Phase:
-    """Forward or backward in a training step; empty in an inference."""
+    """The phase in a training step, forward or backward; empty in an inference."""
     return _PHASES.get(node.meta.get("partitioner_tag", ""), "")
 
 
 def module_of(node: Any) -> str:
-    """Dotted path of the innermost layer inside the model; for a gradient, that of the call it is the gradient of."""
+    """Dotted path of the innermost layer inside the model; for a gradient, that of the call whose gradient it is."""
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
     paths = [path for path, _ in stack.values() if path]
     return paths[-1].split("@")[0] if paths else ""

@@ -14,9 +14,9 @@ from placewright.importers.load import load_file
 from placewright.support.errors import InputError, did_you_mean, shown
 
 _EXAMPLE = "example:"
-#: The parts of a split set; what is measured is measured on the last.
+#: The parts of a split set; measurements are made on the last.
 PARTS = ("train", "valid", "test")
-#: Of a set, as many names as a sentence lists.
+#: The most names of a set that a sentence lists.
 _MAX_NAMES = 8
 
 
@@ -26,20 +26,22 @@ def load_graph(source: str | Path, *, dims: Mapping[str, int] | None = None, tra
     Parameters
     ----------
     source
-        A file (its suffix says which of the formats in docs/formats.md it has; another name is judged by its
-        content), "example:NAME", or one graph of a set or folder: "set.graphs.gz:NAME", or the set alone where it
-        holds one. "net.py:build" runs that file, and its function returns a PyTorch module or a JAX function, the
-        arguments that it is called with, and where there are some a dictionary of those that it is given by name.
+        A file (its suffix determines which of the formats in docs/formats.md it has; with another suffix its content
+        does), "example:NAME", or one graph of a set or folder: "set.graphs.gz:NAME", or the set alone where it holds
+        one. "net.py:build" runs that file; its function returns a PyTorch module or a JAX function, its arguments, and
+        a dictionary of its keyword arguments if there are any.
     dims
         Sizes of dimensions that an ONNX model leaves open, by the dimension's name ("batch") or by tensor and axis
         ("input_ids:1").
     training
-        Whether of what such a function returns a training step is captured, as `from_torch` and `from_jax` do.
+        Whether a training step of the module or function that such code returns is captured, as `from_torch` and
+        `from_jax` do.
 
     Raises
     ------
     InputError
-        Naming the file and what is wrong with it, and listing the names of a set where one must be chosen.
+        For a bad source: names the file and what is wrong with it, and lists the names of a set where one must be
+        chosen.
     MissingExtraError
         For an ONNX file when ONNX is not installed.
     """
@@ -50,7 +52,7 @@ def load_graph(source: str | Path, *, dims: Mapping[str, int] | None = None, tra
 
 
 def read_graph(source: str | Path, *, dims: Mapping[str, int] | None = None) -> Graph:
-    """As `load_graph`, of a source that is data: a Python file is read as a graph file is, and not run."""
+    """Read one graph as `load_graph` does, from data only: a Python file is read as a graph file, and not run."""
     place, name = _place_and_name(source)
     if name is None and not os.path.isdir(place) and not is_graph_set(place):
         return load_file(place, dims=dims)
@@ -69,15 +71,15 @@ def load_graphs(source: str | Path, *, dims: Mapping[str, int] | None = None) ->
     Parameters
     ----------
     source
-        A set (.graphs.gz), or a folder of graph files; a folder with train, valid and test parts stands for its test
-        part. Otherwise the one graph that `load_graph` takes.
+        A set (.graphs.gz), or a folder of graph files; of a folder with train, valid and test parts, the test part is
+        read. Otherwise the one graph that `load_graph` takes.
     dims
-        As in `load_graph`; of the files in a folder each takes those that it has.
+        As in `load_graph`; each file in a folder takes those that it has.
 
     Raises
     ------
     InputError
-        Naming the path and what is wrong; a damaged graph says so only when it is asked for.
+        For a bad source: names the path and what is wrong; for a damaged graph only when it is requested.
     """
     place, name = _place_and_name(source)
     if name is None and (os.path.isdir(place) or is_graph_set(place)):
@@ -90,25 +92,25 @@ def load_graphs(source: str | Path, *, dims: Mapping[str, int] | None = None) ->
 
 
 def names_code(source: str | Path) -> bool:
-    """Whether the source is a Python file, or is written like "net.py:build" and there is no such file."""
+    """True if the source is a Python file, or is written like "net.py:build" and there is no such file."""
     place, name = _place_and_name(source)
     written = [place, Path(str(source).rpartition(":")[0])] if name is None else [place]
     return any(path.suffix == ".py" for path in written) and not os.path.isdir(place)
 
 
 def place_of(source: str | Path) -> Path:
-    """The file or folder of a source. Raises InputError for an example there is none of."""
+    """The file or folder of a source. Raises InputError for an unknown example."""
     return _place_and_name(source)[0]
 
 
 def test_part(source: str | Path) -> Path | None:
-    """The file that stands for a folder of train, valid and test parts; None for any other source."""
+    """The test file of a folder of train, valid and test parts; None for any other source."""
     path = Path(source) / f"{PARTS[-1]}{SUFFIX}"
     return path if os.path.isfile(path) else None
 
 
 def _place_and_name(source: str | Path) -> tuple[Path, str | None]:
-    """The file or folder, and after a colon the graph in it; names may hold colons, too."""
+    """The file or folder, and after a colon the name of the graph in it; names may also hold colons."""
     text = str(source)
     if text.startswith(_EXAMPLE):
         return examples.path_of(text.removeprefix(_EXAMPLE)), None
@@ -123,7 +125,7 @@ def _place_and_name(source: str | Path) -> tuple[Path, str | None]:
 
 
 def _of_python(source: str, dims: Mapping[str, int] | None, training: bool) -> Graph:
-    """What a function in a Python file makes."""
+    """The graph of what a function in a Python file makes."""
     from placewright.importers.python_source import captured, made_by
 
     if dims:
@@ -132,7 +134,7 @@ def _of_python(source: str, dims: Mapping[str, int] | None, training: bool) -> G
 
 
 def _many(place: Path, dims: Mapping[str, int] | None = None) -> GraphSet:
-    """A folder or a set. Raises InputError for sizes of dimensions that a set cannot have."""
+    """The graphs of a folder or a set. Raises InputError for sizes of dimensions that a set cannot have."""
     part = test_part(place)
     if dims and (part is not None or not os.path.isdir(place)):
         raise InputError(f"'{shown(place)}' holds graphs whose dimensions are set, so there is none to set")
@@ -147,7 +149,7 @@ def _many(place: Path, dims: Mapping[str, int] | None = None) -> GraphSet:
 
 
 def _chosen(graphs: GraphSet, name: str | None, source: str | Path) -> int:
-    """Index of the graph of that name; of the only one where no name is given."""
+    """The index of the graph of that name; without a name, that of the only graph."""
     if name is None:
         if len(graphs) == 1:
             return 0

@@ -12,10 +12,11 @@ from placewright.support.errors import InputError
 
 
 def parse_stg(data: bytes, name: str) -> Graph:
-    """One op per task, the two dummy tasks included; precedence becomes control dependencies; times are nanoseconds.
+    """A graph with one op per task, the two dummy tasks included; precedence becomes control dependencies; times are
+    nanoseconds.
 
     data: the number n of real tasks, then n + 2 rows of `task time predecessor-count predecessor...`, tasks counted
-    from 0; what follows a '#' is a comment.
+    from 0; text after a '#' is a comment.
 
     Raises InputError naming the line.
     """
@@ -29,7 +30,7 @@ def parse_stg(data: bytes, name: str) -> Graph:
 
 
 def _rows(data: bytes, name: str) -> list[tuple[int, list[int]]]:
-    """Line number and numbers of every line that holds any."""
+    """The line number and the numbers of every line that holds any."""
     rows = []
     for line, text in enumerate(data.decode("ascii", errors="replace").splitlines(), start=1):
         words = text.split("#", maxsplit=1)[0].split()
@@ -43,7 +44,7 @@ def _rows(data: bytes, name: str) -> list[tuple[int, list[int]]]:
 
 
 def _header(rows: list[tuple[int, list[int]]], name: str) -> int:
-    """Number of rows the file announces, dummies included."""
+    """The number of rows that the file announces, dummies included."""
     if not rows or len(rows[0][1]) != 1:
         raise InputError(f"'{name}' is not a task graph: its first row must be the number of tasks alone")
     num_tasks = rows[0][1][0] + 2

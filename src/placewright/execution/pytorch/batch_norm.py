@@ -1,6 +1,6 @@
 """Batch normalisation by the kernels that PyTorch would choose for a module on a GPU.
 
-A capture holds the ops that batch normalisation is composed of on any device. On a GPU PyTorch calls cuDNN's instead,
+A capture holds the ops that compose batch normalisation on any device. On a GPU PyTorch calls cuDNN's kernels instead,
 which have other last bits and are faster. Imported only where torch is known to be present.
 """
 
@@ -13,17 +13,17 @@ import torch
 from torch._prims_common import suggest_memory_format
 
 _aten = torch.ops.aten
-#: What cuDNN's forward pass keeps for its backward pass, where it keeps anything: an attribute of the saved mean.
+#: An attribute of the saved mean: what cuDNN's forward pass keeps for its backward pass, if anything.
 _RESERVE = "_placewright_reserve"
 
 
 def kernel_on_gpu(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What runs on a GPU for the function of a call; itself for all but batch normalisation."""
+    """The kernel on a GPU for the function of a call; the function itself for all but batch normalisation."""
     return _ON_GPU.get(function, function)
 
 
 def _is_cudnn(x: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, eps: float) -> bool:
-    """Whether PyTorch would leave it to cuDNN. Without training both kernels give the same bits."""
+    """True if PyTorch would use cuDNN. Without training both kernels give the same bits."""
     if not training or weight is None or bias is None:
         return False
     backend = torch._C._select_batch_norm_backend(x, weight, bias, mean, variance, training, eps)

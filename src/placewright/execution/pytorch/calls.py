@@ -19,27 +19,27 @@ from placewright.importers.torch.capture import Capture
 from placewright.importers.torch.ops import bodies_of
 
 _ATEN = torch.ops.aten
-#: Ops that may take the memory of their first operand, as they do it.
+#: Ops that may take the memory of their first operand, with their in-place variants.
 _IN_PLACE = {
     _ATEN.add.Tensor: _ATEN.add_.Tensor,
     _ATEN.mul.Tensor: _ATEN.mul_.Tensor,
     _ATEN.addmm.default: _ATEN.addmm_.default,
     _ATEN.baddbmm.default: _ATEN.baddbmm_.default,
 }
-#: Says of a recurrent layer's node that its backward reads the workspace that it makes.
+#: Marks the node of a recurrent layer whose backward reads the workspace that it makes.
 TRAINED = "placewright_trained"
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Stands in a call for a tensor of the graph."""
+    """A placeholder in a call for a tensor of the graph."""
 
     tensor: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Call:
-    """What computes one op: `function(*args, **kwargs)`.
+    """The call that computes one op: `function(*args, **kwargs)`.
 
     results: the tensors of the graph that it returns, in order; None for those that nothing reads. several: whether it
     returns a sequence. in_place: whether it writes its result into its first argument.
@@ -54,15 +54,15 @@ class Call:
 
 
 def calls_of(graph: Graph, captured: Capture, tensors: Mapping[Any, tuple[int | None, ...]]) -> dict[int, Call]:
-    """The call of each op of the graph but inputs. tensors: of each FX node the tensors of the graph that it makes."""
+    """The call of each op of the graph but inputs. tensors: for each FX node the tensors of the graph that it makes."""
     op_of = {op.name: index for index, op in enumerate(graph.ops)}
     calls = {op_of[node.name]: _traced_call(node, tensors) for node in captured.nodes if node.name in op_of}
     return {index: _in_place(graph, index, call) for index, call in calls.items()}
 
 
 def _in_place(graph: Graph, op: int, call: Call) -> Call:
-    """A sum of gradients that takes the memory of its first operand is added into it; other calls are as they are. What
-    overwrites a parameter, a buffer or an input may read it in any way, and is copied there."""
+    """A sum of gradients that takes the memory of its first operand, as an addition in place; other calls unchanged. An
+    op that overwrites a parameter, a buffer or an input may read it in any way, so its result is copied there."""
     function = _IN_PLACE.get(call.function)
     overwritten = graph.tensors[graph.ops[op].outputs[0]].alias_of if function is not None else None
     if overwritten is None or call.args[0] != Value(overwritten):
@@ -101,9 +101,10 @@ def _traced_call(node: Any, tensors: Mapping[Any, tuple[int | None, ...]]) -> Ca
 
 
 class CallWithBodies:
-    """Calls an op that holds code of its own, such as a torch.cond its branches, with the tensors among its arguments.
+    """A callable for an op with code of its own, such as the branches of a torch.cond, on the tensors among its
+    arguments.
 
-    read: the nodes of these. settings: tells the op and its code from others.
+    read: the nodes of these tensors. settings: distinguishes the op and its code from others.
     """
 
     def __init__(self, node: Any) -> None:
@@ -130,12 +131,12 @@ def _graphs_in(body: torch.fx.GraphModule) -> Iterator[torch.fx.GraphModule]:
 
 
 def _function(node: Any) -> Callable[..., Any]:
-    """What a traced call runs, where that is not what was traced.
+    """The function that runs for a traced call, where it differs from the traced one.
 
-    PyTorch traces a recurrent layer as if nothing were trained, and then its forward makes no workspace for its
-    backward. Traced tensors can have other strides than those that kernels make, and a view of these may need a copy.
-    The op that is traced for dropout on the CPU multiplies twice, and with some probabilities its last bits are others.
-    Some losses return their one number in memory as large as what they have summed.
+    PyTorch traces a recurrent layer as if nothing were trained, so that its forward makes no workspace for backward.
+    Traced tensors can have other strides than those that kernels make, and a view of these may need a copy. The op that
+    is traced for dropout on the CPU multiplies twice, which changes the last bits for some probabilities. Some losses
+    return their one number in memory as large as what they have summed.
     """
     if node.target in _DROPOUT and next(each for each in node.args if hasattr(each, "meta")).meta["val"].is_cpu:
         return _DROPOUT[node.target]
@@ -155,7 +156,7 @@ def _function(node: Any) -> Callable[..., Any]:
 
 
 def _dropped(value: Any, probability: float, train: bool | None) -> tuple[Any, Any]:
-    """As dropout of the CPU drops, and which elements it kept."""
+    """Dropout as on the CPU: the result, and which elements were kept."""
     if probability == 1:  # Nothing is drawn.
         return value * torch.zeros((), dtype=value.dtype), torch.zeros_like(value, dtype=torch.bool)
     noise = torch.empty_like(value).bernoulli_(1 - probability)
@@ -164,7 +165,7 @@ def _dropped(value: Any, probability: float, train: bool | None) -> tuple[Any, A
 
 
 def _bernoulli(value: Any, probability: float, **generator: Any) -> Any:
-    """As `bernoulli_` draws: in the order in which the tensor lies. It is traced as an op that draws row by row."""
+    """Draws like `bernoulli_`, in memory order. The traced op would draw row by row."""
     return torch.empty_like(value).bernoulli_(probability, **generator)
 
 

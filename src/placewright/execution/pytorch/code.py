@@ -1,4 +1,4 @@
-"""Steps of a device as one Python function: a line per op, and none between them but waiting and letting go.
+"""The steps of a device as one Python function: a line per op, and between them only waiting and releasing.
 
 Interpreting the steps would cost more than most small ops; a generated function costs little over the bare calls.
 Imported only where torch is known to be present.
@@ -38,11 +38,11 @@ from placewright.execution.steps import (
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceCode:
-    """What a device does in a step: `function(parameters, inputs, outputs)`.
+    """The code of a device for a step: `function(parameters, inputs, outputs)`.
 
-    parameters: by place in `parameter_tensors`. inputs: what the program is called with; each is taken out of the list
-    by the op that reads it, so that the list does not keep it. outputs: filled with the outputs of the graph that this
-    device makes, by tensor of the graph.
+    parameters: by place in `parameter_tensors`. inputs: the arguments of the program; the op that reads an input takes
+    it out of the list, so that the list does not keep it. outputs: receives the outputs of the graph that this device
+    makes, by tensor of the graph.
     """
 
     device: int
@@ -68,9 +68,9 @@ def device_code(
     compiled: Mapping[Region, Callable[..., Any]] | None = None,
     site: Site | None = None,
 ) -> DeviceCode:
-    """The function of one device. observe: called before op i of the graph with 2 * i and after it with 2 * i + 1, when
-    what nothing reads after it has been released. compiled: what computes each region among the steps. site: where the
-    device computes; None for the host, on tensors that lie there."""
+    """The function of one device. observe: called with 2 * i before op i of the graph, and with 2 * i + 1 after it,
+    when tensors that nothing reads later have been released. compiled: the callable for each region among the steps.
+    site: where the device computes; None for the host, on tensors that lie there."""
     places = {tensor: place for place, tensor in enumerate(parameter_tensors)}
     writer = _Writer(program, channels, places, compiled or {}, site)
     lines = list(writer.lines(steps.of_device[device], observed=observe is not None))
@@ -82,17 +82,17 @@ def device_code(
     return DeviceCode(device=device, function=scope["step"], source=source)
 
 
-#: Between threads of the host a reference is all.
+#: Threads of the host hand over a reference only.
 _NOTHING = Handing()
 
 
 def _file(device: int) -> str:
-    """What a traceback calls the code of a device."""
+    """The file name of a device's code in tracebacks."""
     return f"<device {device}>"
 
 
 class _Writer:
-    """Lines for steps. scope: what they name beside their variables."""
+    """A writer of lines for steps. scope: names they use besides their variables."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class _Writer:
         self.scope: dict[str, Any] = {}
 
     def name_of(self, tensor: int) -> str:
-        """How a line names a tensor of the graph."""
+        """The name of a tensor of the graph in a line."""
         if tensor in self.parameters:
             return f"p[{self.parameters[tensor]}]"
         if tensor in self.program.inputs and self.program.graph.producer_of[tensor] < 0:
@@ -121,7 +121,7 @@ class _Writer:
         return f"t{tensor}"
 
     def bind(self, name: str, value: Any) -> str:
-        """Makes a value known to the lines under a name."""
+        """Makes a value available to the lines under a name."""
         self.scope[name] = value
         return name
 
@@ -159,7 +159,7 @@ class _Writer:
         yield f"{self.bind(f'send{step.channel}', self.channels.locks[step.channel].release)}()"
 
     def move(self, step: Leave | Left | Fetch | Arrive) -> str:
-        """To the host's memory, where a tensor t5 is called h5, and back."""
+        """The line that moves a tensor to the host's memory, where t5 is called h5, or back."""
         assert self.site is not None
         moves, name = self.site.moves, self.name_of(step.tensor)
         if isinstance(step, Leave):
@@ -220,7 +220,7 @@ class _Writer:
         yield "r = None"
 
     def text(self, value: Any, name: str) -> str:
-        """An argument as Python writes it; what has no such text is bound to a name."""
+        """The Python text of an argument; a value without such text is bound to a name."""
         if isinstance(value, Value):
             return self.name_of(value.tensor)
         if value is None or type(value) in (bool, int, str):

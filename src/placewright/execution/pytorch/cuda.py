@@ -1,4 +1,4 @@
-"""CUDA devices: by the names PyTorch gives them, "cuda:0", and streams of one, "cuda:0/0" and "cuda:0/1".
+"""CUDA devices, "cuda:0", and streams of one, "cuda:0/0" and "cuda:0/1", by PyTorch's names.
 
 Imported only where torch is known to be present.
 """
@@ -19,7 +19,7 @@ CUDA_NAME = re.compile(r"cuda(?::([0-9]{1,3})(?:/([0-9]{1,2}))?)?")
 
 
 class Cuda:
-    """A CUDA device, as places ask for it."""
+    """The driver of a CUDA device, as places use it."""
 
     def __init__(self, index: int) -> None:
         self.name = f"cuda:{index}"
@@ -39,7 +39,7 @@ class Cuda:
         return context
 
     def recorded(self, stream: Any, *, timed: bool = False) -> Any:
-        # Only an external event of a recording is one that can be asked for its time after each replay.
+        # Only an external event of a recording has a time that can be read after each replay.
         event = torch.cuda.Event(enable_timing=timed, external=timed and torch.cuda.is_current_stream_capturing())
         event.record(stream)
         return event
@@ -74,8 +74,8 @@ class Cuda:
 
     def recording(self, launch: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         graph = torch.cuda.CUDAGraph()
-        # Workers launch as well, and may ask the driver for memory meanwhile. PyTorch leaves the recording's stream the
-        # current one where its end fails.
+        # Workers launch as well, and may ask the driver for memory meanwhile. If the recording's end fails, PyTorch
+        # leaves its stream the current one.
         with (
             torch.cuda.stream(self.current_stream()),
             torch.cuda.graph(graph, stream=self.new_stream(), capture_error_mode="thread_local"),
@@ -102,40 +102,40 @@ class Gpus:
 
     @staticmethod
     def count() -> int:
-        """How many PyTorch can use."""
+        """The number of CUDA devices that PyTorch can use."""
         return int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
 
     @staticmethod
     def why_none() -> str:
-        """What stands in the way where there is none."""
+        """The reason why there is no usable device."""
         if torch.version.cuda is None:
             return f"this PyTorch, {torch.__version__}, is built without CUDA"
         return "PyTorch finds no GPU that it can use"
 
     @staticmethod
     def name(index: int) -> str:
-        """As the driver calls it: "NVIDIA H100 80GB HBM3"."""
+        """The name that the driver gives: "NVIDIA H100 80GB HBM3"."""
         return str(torch.cuda.get_device_name(index))
 
     @staticmethod
     def memory_bytes(index: int) -> int:
-        """Of the device, whoever uses it now."""
+        """The memory of the device in bytes, whether in use or not."""
         return int(torch.cuda.get_device_properties(index).total_memory)
 
     @staticmethod
     def driver(index: int) -> Driver:
-        """What places ask."""
+        """The driver of a device, for places."""
         return Cuda(index)
 
 
 def cuda_index(name: str) -> int | None:
-    """The number of the CUDA device that a name is of; None for other names."""
+    """The index of the CUDA device in a name; None for other names."""
     found = CUDA_NAME.fullmatch(name)
     return int(found[1] or 0) if found else None
 
 
 def check_gpus(names: Sequence[str]) -> None:
-    """Raises InputError naming the first CUDA device that is not there."""
+    """Raises InputError naming the first CUDA device that does not exist."""
     count = Gpus.count()
     for name in names:
         index = cuda_index(name)

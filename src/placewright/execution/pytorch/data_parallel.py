@@ -1,4 +1,4 @@
-"""What a module holds that DistributedDataParallel or FSDP2 spreads over processes, in this process.
+"""The part that this process holds of a module spread over processes by DistributedDataParallel or FSDP2.
 
 Imported only where torch is known to be present.
 """
@@ -15,7 +15,7 @@ from torch import nn
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
-    """What this process holds of a tensor."""
+    """The part of a tensor that this process holds."""
     if not hasattr(tensor, "to_local"):
         return tensor
     with torch.no_grad():
@@ -30,7 +30,7 @@ def local_bytes(tensor: torch.Tensor) -> int:
 
 
 def wrappers(model: nn.Module) -> set[Any]:
-    """The DistributedDataParallel around a module that is called now, and those in it."""
+    """The DistributedDataParallel wrappers around a module that is called now, and within it."""
     distributed = sys.modules.get("torch.nn.parallel.distributed")
     if distributed is None:
         return set()
@@ -39,7 +39,7 @@ def wrappers(model: nn.Module) -> set[Any]:
 
 
 def bucket_bytes(found: Iterable[Any]) -> int:
-    """Bytes of the buckets in which these reduce gradients, which are there from step to step."""
+    """Bytes of the buckets in which wrappers reduce gradients, which stay from step to step."""
     return sum(each.nbytes for wrapper in found for each in _reduced(wrapper))
 
 
@@ -56,10 +56,10 @@ def _reduced(wrapper: Any) -> Iterator[nn.Parameter]:
 
 @dataclass(frozen=True, kw_only=True)
 class Gathered:
-    """What FSDP2 gathers and reduces together.
+    """One group of FSDP2's parameters, which it gathers and reduces together.
 
-    shards: each parameter by the one that is gathered of it, identities. whole_bytes: of the gathered parameters.
-    reduced_bytes: of what their gradients are reduced in. sharded_bytes: of what stays.
+    shards: for each gathered parameter the parameter itself, as identities. whole_bytes: of the gathered parameters.
+    reduced_bytes: of the buffers in which their gradients are reduced.
     """
 
     shards: dict[int, int]
@@ -81,7 +81,7 @@ class Sharded:
         }
 
     def identity(self, tensor: Any) -> int:
-        """One for a parameter and for what is gathered of it."""
+        """One identity for a parameter and for its gathered form."""
         return self._shard_of.get(id(tensor), id(tensor))
 
     def shard_bytes(self, tensor: Any) -> int:
@@ -90,7 +90,7 @@ class Sharded:
 
     @property
     def bytes_beside(self) -> int:
-        """The most that it takes beside the forward or backward of one group: the parameters of the next are gathered
+        """The most memory in use besides the forward or backward of one group: the parameters of the next are gathered
         meanwhile, and the gradients of the one before are still being reduced."""
         if len(self.groups) < 2:
             return 0

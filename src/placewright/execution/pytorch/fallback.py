@@ -1,8 +1,8 @@
-"""Ops that have no kernel where a plan puts them: they run on the host, with inputs and results moved.
+"""Ops that have no kernel on their planned device: they run on the host, with inputs and results moved.
 
-Only an op that changes nothing but what it returns may do so. PyTorch finds out that a kernel is missing before the op
-has done anything, or in the midst of what it is composed of; run again on the host, it starts from inputs as they were.
-Imported only where torch is known to be present.
+Only an op that changes nothing but its results may do so. PyTorch finds out that a kernel is missing before the op has
+done anything, or in the middle of its component ops; run again on the host, it starts from unchanged inputs. Imported
+only where torch is known to be present.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from placewright.execution.pytorch.places import HOST, Driver, Place
 from placewright.execution.pytorch.program import TorchProgram
 from placewright.support.errors import InputError
 
-#: How PyTorch says that it has no kernel for a device or a dtype on it.
+#: Messages by which PyTorch says that it has no kernel for a device or for a dtype on it.
 _MISSING = re.compile(r"Could not run '.+' with arguments from the|not implemented for|not (currently )?supported on")
 
 
 def lacks_kernel(error: BaseException) -> bool:
-    """Whether an op raised because there is no kernel for the device and dtype of its arguments."""
+    """True if an op raised because there is no kernel for the device and dtype of its arguments."""
     if isinstance(error, torch.OutOfMemoryError):
         return False
     return isinstance(error, NotImplementedError) or (
@@ -35,8 +35,8 @@ def lacks_kernel(error: BaseException) -> bool:
 
 
 class Fallbacks:
-    """Which ops of a program run on the host instead of their device: `reasons`, by name of the op. `proven` are the
-    ops and places of those that have run on their device; a step's shapes and dtypes are always the same."""
+    """The ops of a program that run on the host instead of their device: `reasons`, by name of the op. `proven` holds
+    the ops and places of those that have run on their device; a step's shapes and dtypes are always the same."""
 
     def __init__(self, program: TorchProgram) -> None:
         self._program = program
@@ -44,7 +44,7 @@ class Fallbacks:
         self.proven: set[tuple[int, Place]] = set()
 
     def function(self, op: int, place: Place) -> Callable[..., Any]:
-        """What an op's call runs on a place: the function itself on the host, one that may fall back elsewhere."""
+        """The function for an op's call on a place: the op's own on the host, one that may fall back elsewhere."""
         function = self._program.calls[op].function
         if place.driver is None:
             return function
@@ -54,11 +54,11 @@ class Fallbacks:
         return _MayFallBack(self, op, function, place, place.driver)
 
     def name_of(self, op: int) -> str:
-        """The op's."""
+        """The name of an op."""
         return self._program.graph.ops[op].name
 
     def fall(self, op: int, place: Place, error: BaseException) -> None:
-        """Keeps that an op falls back, and warns of it. Raises InputError for one that must not."""
+        """Records that an op falls back, and warns of it. Raises InputError for an op that must not."""
         name, first = self.name_of(op), str(error).strip().splitlines()[0]
         if self._changes_in_place(op):
             raise InputError(
@@ -70,7 +70,7 @@ class Fallbacks:
             warnings.warn(f"the op '{name}' has no kernel on {place.name} and runs on the CPU", stacklevel=2)
 
     def _changes_in_place(self, op: int) -> bool:
-        """Whether an op writes to an argument, or returns a view of one, whose copy on the host would be another."""
+        """True if an op writes to an argument or returns a view of one; on the host it would do so to a copy."""
         if self._program.graph.ops[op].kind == "view":
             return True
         schema = getattr(self._program.calls[op].function, "_schema", None)

@@ -1,4 +1,4 @@
-"""Steps of parameters within a backward that Inductor compiles: each behind what makes its gradient.
+"""Steps of parameters within a backward that Inductor compiles: each behind the op that makes its gradient.
 
 AOTAutograd returns all gradients of a graph at once. Here an op takes a gradient as soon as it is there, and the graph
 returns none for it. Imported only where torch is known to be present.
@@ -18,7 +18,7 @@ from torch import fx, nn
 from placewright.execution.pytorch.layout import is_laid_out_for, laid_out_for
 from placewright.execution.pytorch.step_in_backward import gradient_of, optimizers_in_backward
 
-#: Ops whose results lie in memory of their own in any case: an op behind them makes nothing of them that is not there.
+#: Ops whose results always have memory of their own, so that a later op forces no further copy of them.
 _WHOLE = (
     torch.ops.aten.mm.default,
     torch.ops.aten.addmm.default,
@@ -31,7 +31,7 @@ _numbers = itertools.count()
 
 
 def _take_gradient(gradient: torch.Tensor, behind: Sequence[torch.Tensor], number: int) -> None:
-    """Gives a parameter its gradient, as autograd would. behind: results of what reads the parameter."""
+    """Gives a parameter its gradient, as autograd would. behind: results of the ops that read the parameter."""
     parameter = _parameters[number]()
     if parameter is None:
         return
@@ -42,7 +42,7 @@ def _take_gradient(gradient: torch.Tensor, behind: Sequence[torch.Tensor], numbe
     for hook in [*(parameter._post_accumulate_grad_hooks or {}).values()]:
         hook(parameter)
     if (left := gradient_of(parameter)) is not None:
-        # The graph writes other results to this memory. Nobody has stepped it: its optimizer is gone.
+        # The graph writes other results to this memory. The parameter was not stepped: its optimizer is gone.
         parameter.grad = left.clone()
 
 
@@ -54,14 +54,14 @@ _TAKE.register_fake(lambda gradient, behind, number: None)
 
 
 def can_be_taken(argument: Any) -> bool:
-    """Whether it is a parameter that is stepped in backward, and nothing else looks at its gradient."""
+    """True for a parameter that is stepped in backward and whose gradient nothing else uses."""
     if type(argument) is not nn.Parameter or argument.dim() < 2 or not optimizers_in_backward([argument]):
         return False
     return not argument._backward_hooks and len(argument._post_accumulate_grad_hooks or {}) == 1
 
 
 def number_of(parameter: nn.Parameter) -> int:
-    """What the op calls a parameter."""
+    """The number by which the op refers to a parameter."""
     number = next(_numbers)
     _parameters[number] = weakref.ref(parameter, lambda _: _parameters.pop(number, None))
     return number
@@ -70,8 +70,8 @@ def number_of(parameter: nn.Parameter) -> int:
 def with_steps(
     forward: fx.GraphModule, backward: fx.GraphModule, numbers: Mapping[int, int]
 ) -> tuple[fx.GraphModule, fx.GraphModule]:
-    """Parts of which backward gives the gradients of some arguments away within itself. numbers: of parameters, by the
-    place of the argument."""
+    """The parts, where backward gives the gradients of some arguments away within itself. numbers: of parameters, by
+    the place of the argument."""
     if not numbers:
         return forward, backward
     results, readers = backward.graph.output_node().args[0], _readers(forward, backward)
@@ -97,14 +97,14 @@ def with_steps(
 
 
 def _is_made(result: Any) -> bool:
-    """Whether backward makes a gradient, and does not hand on what it is given."""
+    """True if backward computes a gradient, and does not pass on an input."""
     while isinstance(result, fx.Node) and _is_view(result):
         result = result.args[0]
     return isinstance(result, fx.Node) and result.op == "call_function"
 
 
 def _readers(forward: fx.GraphModule, backward: fx.GraphModule) -> dict[int, list[fx.Node]]:
-    """By the place of an argument the nodes of backward that read its memory."""
+    """The nodes of backward that read the memory of an argument, by the place of the argument."""
     arguments = [_memory(node) for node in forward.graph.find_nodes(op="placeholder")]
     memory = {node.name: _memory(node) for node in forward.graph.nodes}
     found: dict[int, list[fx.Node]] = {index: [] for index in range(len(arguments))}

@@ -1,8 +1,9 @@
-"""How tensors and signals go from one place to another.
+"""Handing of tensors and signals from one place to another.
 
-A copy runs on streams of its own, beside the ops of both devices: it waits for the event that its source has recorded
-behind the op that makes the tensor, and what reads the copy waits for the event behind it. The allocator is told of
-every stream that uses a tensor beside the one it was made on. Imported only where torch is known to be present.
+A copy runs on streams of its own, concurrently with the ops of both devices: it waits for the event that its source has
+recorded behind the op that makes the tensor, and readers of the copy wait for the event behind it. The allocator is
+informed of every stream that uses a tensor besides the one it was made on. Imported only where torch is known to be
+present.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from typing import Any
 from placewright.execution.pytorch.layout import moved
 from placewright.execution.pytorch.places import Driver, Place
 
-#: A tensor where it is going, and the event behind its copy.
+#: A tensor at its destination, and the event behind its copy.
 Sent = tuple[Any, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Handing:
-    """What two devices do beside handing something over; None where that is nothing.
+    """The functions that two devices call to hand something over; None where there is nothing to do.
 
-    send, signal: called by the source's thread, with a tensor, and with nothing; make what is handed over. take, heed:
-    called by the destination's thread with that.
+    send, signal: called by the source's thread, with a tensor, and with nothing; they return what is handed over. take,
+    heed: called by the destination's thread with that.
     """
 
     send: Callable[[Any], Any] | None = None
@@ -33,7 +34,7 @@ class Handing:
 
 
 def handing(source: Place, destination: Place) -> Handing:
-    """From one place to another."""
+    """The handing from one place to another."""
     if source.driver is None:
         return Handing() if destination.driver is None else _up(destination)
     if destination.driver is None:
@@ -42,7 +43,7 @@ def handing(source: Place, destination: Place) -> Handing:
 
 
 def _up(destination: Place) -> Handing:
-    """From the host: its thread launches the copy, and goes on."""
+    """The handing from the host: its thread launches the copy, and goes on."""
     driver = _driver(destination)
     arrivals = driver.new_stream()
 
@@ -50,12 +51,12 @@ def _up(destination: Place) -> Handing:
         with driver.on(arrivals):
             return moved(tensor, driver.brought), driver.recorded(arrivals)
 
-    # A host's op is done when its thread comes to the signal.
+    # A host's op is done when its thread reaches the signal.
     return Handing(send=send, take=_taking(destination))
 
 
 def _down(source: Place, driver: Driver) -> Handing:
-    """To the host, whose thread waits for the copy."""
+    """The handing to the host, whose thread waits for the copy."""
 
     def send(tensor: Any) -> Sent:
         driver.wait(source.copies, driver.recorded(source.stream))
@@ -73,14 +74,14 @@ def _down(source: Place, driver: Driver) -> Handing:
 
 
 def _beside(source: Place, driver: Driver, destination: Place, other: Driver) -> Handing:
-    """From stream to stream. On one accelerator the tensor stays where it is."""
+    """The handing from stream to stream. On one accelerator the tensor stays where it is."""
     arrivals = None if other is driver else other.new_stream()
 
     def send(tensor: Any) -> Sent:
         if arrivals is None:
             return tensor, driver.recorded(source.stream)
         driver.wait(source.copies, driver.recorded(source.stream))
-        # PyTorch copies between two devices on the current stream of each, so that either waits for the other.
+        # PyTorch copies between two devices on the current streams of both, so that each waits for the other.
         with other.on(arrivals), driver.on(source.copies):
             copy = moved(tensor, other.brought)
         driver.keep(tensor, source.copies)

@@ -20,18 +20,18 @@ from placewright.execution.pytorch.regions import traced
 from placewright.execution.steps import Region
 
 _REPETITIONS = 7
-#: How much of the time of its ops a compiled region may take to be kept: less would be noise.
+#: A compiled region is kept if it takes at most this share of the time of its ops; a smaller gain would be noise.
 _MOST = 0.95
 #: Inductor keeps settings and caches for the whole process, so devices compile one after the other.
 _COMPILING = threading.Lock()
 
 
 class Trial:
-    """Stands for a region in one step: computes it op by op, compiles it, and measures both on what it is given.
+    """A trial of a region in one step: computes it op by op, compiles it, and measures both on the given inputs.
 
-    compiled: what is faster than the ops one by one; None where nothing is, and where its results lie otherwise in
-    memory. Inductor copies what the ops return as a view of a larger tensor, and regions that read it are compiled for
-    the view's strides.
+    compiled: the compiled region, if it is faster than its ops; None if not, or if its results have other strides.
+    Inductor copies what the ops return as a view of a larger tensor, and regions that read it are compiled for the
+    view's strides.
     """
 
     def __init__(self, region: Region, program: TorchProgram) -> None:

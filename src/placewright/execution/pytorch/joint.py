@@ -1,4 +1,4 @@
-"""The joint graph of forward and backward in passes of its own, with ops that run again as a plan says.
+"""The joint graph of forward and backward, read in two passes, with ops that run again as a plan says.
 
 Imported only where torch is known to be present.
 """
@@ -27,29 +27,29 @@ from placewright.rematerialization.reruns import Move, Rerun, rewritten
 from placewright.support.errors import InputError
 
 _COPY = torch.ops.aten.copy_.default
-#: Checks of values, which give nothing.
+#: Checks of values, which return nothing.
 _CHECKS = (torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg)
 
 
 class JointGraph:
     """A joint graph of aot_autograd, read as a graph to be planned.
 
-    forward: PyTorch's own, which may hold what backward alone needs; None where it is not known. resident: of each
-    placeholder, whether it is there from begin to end; the others are there from where they are made: gradients
-    that backward gets, and arguments that are brought to a device. labels: names of placeholders in the module.
-    as_run: whether the plan is for ops that PyTorch runs one by one, in which nothing is copied that need not be,
-    and gradients of one tensor may be added in place; otherwise for a compiler. sizes: the numbers for which a
-    graph with open sizes is read.
+    forward: PyTorch's own, which may hold nodes that only backward needs; None where it is not known. resident: for
+    each placeholder, whether it is there from beginning to end; the others are there from where they are made:
+    gradients that backward receives, and arguments brought to a device. labels: names of placeholders in the module.
+    as_run: whether the plan is for ops that PyTorch runs one by one, without needless copies; otherwise for a compiler.
+    sums_in_place: whether gradients of one tensor may be added in place. sizes: the numbers for which a graph with open
+    sizes is read.
 
     Attributes
     ----------
     graph
         Forward, then backward, in the order of tracing.
     once
-        Names of the ops whose second run would give something else: they draw random numbers, are collectives, or read
-        what forward overwrites.
+        Names of the ops whose second run would give other results: they draw random numbers, are collectives, or read
+        tensors that forward overwrites.
     collectives
-        Names of those among them that send to other processes, or wait for them.
+        Names of those that send to other processes, or wait for them.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class JointGraph:
         self.collectives, self.once = self._once()
 
     def _nodes_of_forward(self, forward: fx.GraphModule | None) -> set[fx.Node]:
-        """The nodes that forward computes. forward: as PyTorch has it."""
+        """The nodes that forward computes. forward: PyTorch's own forward graph."""
         nodes = self._joint.graph.nodes
         own_nodes = () if forward is None else forward.graph.nodes
         theirs = {node.name for node in own_nodes if node.op == "call_function"}
@@ -101,12 +101,12 @@ class JointGraph:
         first = [*ends, *(node.args[1] for node in self._writes[False]), *(node.args[0] for node in self._checks)]
         # Nodes of a part may have the names of others of the joint graph.
         late = _reached_by_tangents(self._joint.graph)
-        # What runs in parts with forward is of forward, though forward does not need it.
+        # Nodes that run in parts with forward belong to forward, even if forward does not need them.
         own = (node for node in nodes if node not in late and (node.name in theirs or PART in node.meta))
         return ancestors([node for node in (*first, *own) if isinstance(node, fx.Node)])
 
     def _once(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The names of collectives, and of all ops whose second run would give something else."""
+        """The names of collectives, and of all ops whose second run would give other results."""
         written = {node.args[0] for writes in self._writes.values() for node in writes} | overwritten(self._joint.graph)
         ops = [op.name for op in self.graph.ops if op.kind not in ("view", "input")]
         collectives = tuple(name for name in ops if _is_collective(self._node[name]))
@@ -120,7 +120,7 @@ class JointGraph:
         return collectives, once
 
     def giving_away(self, places: Collection[int]) -> Graph:
-        """The graph where the gradients of arguments at such places are given away as soon as they are there."""
+        """The graph where the gradients of arguments at such places are given away as soon as they are made."""
         results = self._joint.graph.output_node().args[0][self._num_forward_outputs :]
         given = {tensor for place in places for tensor in self._tensors.get(results[place], ())}
         tensors = [
@@ -136,9 +136,8 @@ class JointGraph:
         device_of: Mapping[str, int] | None = None,
         moves: Sequence[Move] = (),
     ) -> tuple[fx.GraphModule, fx.GraphModule]:
-        """Forward and backward, in which the ops run again that reruns name, and tensors are moved to the host's memory
-        and back. device_of: of ops, by name, in the order of their first runs; by default all are on one device, in the
-        order of the graph."""
+        """Forward and backward with the reruns and moves of a plan. device_of: devices of ops, by name, in the order of
+        their first runs; by default all are on one device, in the order of the graph."""
         read = ReadJoint(
             module=self._joint,
             num_forward_outputs=self._num_forward_outputs,
@@ -163,14 +162,14 @@ class JointGraph:
         return parts
 
     def mark(self, forward: fx.GraphModule, backward: fx.GraphModule) -> None:
-        """Notes in PyTorch's own parts whose run each node is, where `run_again_in` says what backward runs again."""
+        """Marks each node of PyTorch's own parts with its run, where `run_again_in` says what backward runs again."""
         for node in forward.graph.nodes:
             node.meta[RUN] = node.name
         for node in backward.graph.nodes:
             node.meta[RUN] = f"{node.name}@2" if self.is_forward(node.name) else node.name
 
     def run_again_in(self, backward: fx.GraphModule) -> tuple[Rerun, ...]:
-        """What PyTorch's own backward computes again, and when."""
+        """The reruns of forward's ops in PyTorch's own backward."""
         ops, found, waiting = {op.name: op for op in self.graph.ops}, list[Rerun](), list[str]()
         for node in backward.graph.nodes:
             if node.op != "call_function" or node.name not in ops or ops[node.name].kind == "view":
@@ -197,7 +196,7 @@ class JointGraph:
                 )
             if is_size(node) and not all(map(is_size, node.all_input_nodes)):
                 raise OpenSizesError(f"the node {node.name} of a captured graph asks for the size of a result")
-            # Those that run one by one may run in another order than in other processes.
+            # Collectives that run one by one may run in another order than in other processes.
             is_known = node.target is _COPY or (self._may_send and _is_collective(node))
             if node.op == "call_function" and not is_known and node.is_impure(impure_random=False):
                 raise InputError(
@@ -224,22 +223,22 @@ class JointGraph:
         return read
 
     def is_forward(self, op: str) -> bool:
-        """Whether an op of the graph, by its name, is of forward."""
+        """True if an op of the graph, by its name, belongs to forward."""
         return op in self._node and self._node[op] in self._forward
 
 
 def _is_collective(node: fx.Node) -> bool:
-    """Whether a call sends to other processes, or waits for them: it does nothing else, and runs once."""
+    """True if a call sends to other processes, or waits for them: it does nothing else, and runs once."""
     return getattr(node.target, "namespace", "") == "_c10d_functional"
 
 
 def is_tangent(node: fx.Node) -> bool:
-    """Whether a placeholder of a joint graph is a gradient that backward gets."""
+    """True if a placeholder of a joint graph is a gradient that backward receives."""
     return "tangents" in str(node.target)
 
 
 def _reached_by_tangents(graph: fx.Graph) -> set[fx.Node]:
-    """What is computed of gradients that backward gets, with these."""
+    """The gradients that backward receives, and all nodes computed from them."""
     reached = {node for node in graph.find_nodes(op="placeholder") if is_tangent(node)}
     for node in graph.nodes:
         if not reached.isdisjoint(node.all_input_nodes):
@@ -248,14 +247,16 @@ def _reached_by_tangents(graph: fx.Graph) -> set[fx.Node]:
 
 
 def overwritten(graph: fx.Graph) -> set[fx.Node]:
-    """The arguments of a joint graph that hold something else when forward is over."""
+    """The arguments of a joint graph that forward overwrites."""
     meant = {node.meta["desc"]: node for node in graph.find_nodes(op="placeholder") if "desc" in node.meta}
     ends = graph.output_node().meta.get("desc", ())
     return {meant[end.mutated_input] for end in ends if isinstance(end, descriptors.InputMutationAOTOutput)}
 
 
 def drop_gradients_of_others(joint: fx.GraphModule, num_forward_outputs: int) -> None:
-    """Has a training step give no gradient to what its loss does not reach, as eager, where PyTorch gives zeros.
+    """Replaces gradients of arguments that a training step's loss does not reach by None, as in eager.
+
+    PyTorch gives zeros.
 
     Backward of a step begins at its loss alone, which is the only scalar among the results that have gradients.
     """
@@ -274,9 +275,9 @@ def drop_gradients_of_others(joint: fx.GraphModule, num_forward_outputs: int) ->
 
 
 def add_before_casting(joint: fx.GraphModule, num_forward_outputs: int, is_parameter: Sequence[bool]) -> None:
-    """Adds gradients of a parameter that autocast casts in the lower precision, as eager, which casts it once.
+    """Adds gradients of a parameter that autocast casts in the lower precision, like eager, which casts it once.
 
-    is_parameter: of each argument. PyTorch captures a cast for each use.
+    is_parameter: for each argument. PyTorch captures a cast for each use.
     """
     results = list(results_of(joint.graph))
     for place, node in enumerate(results[num_forward_outputs:], num_forward_outputs):
@@ -300,7 +301,7 @@ def add_before_casting(joint: fx.GraphModule, num_forward_outputs: int, is_param
 
 
 def _terms(node: fx.Node) -> list[fx.Node]:
-    """What a sum adds, in its order."""
+    """The terms of a sum, in its order."""
     is_sum = node.target is torch.ops.aten.add.Tensor and not node.kwargs and len(node.users) == 1
     if not is_sum or not all(isinstance(each, fx.Node) for each in node.args):
         return [node]
@@ -315,12 +316,12 @@ def _is_upcast(node: fx.Node) -> bool:
 
 
 def without_gradient(joint: fx.GraphModule, num_forward_outputs: int) -> list[int]:
-    """The places of the arguments that backward has no gradient for."""
+    """The places of the arguments for which backward has no gradient."""
     return [place for place, node in enumerate([*results_of(joint.graph)][num_forward_outputs:]) if node is None]
 
 
 def _with_late_inputs(graph: Graph, is_forward: Callable[[str], bool], late: Set[str]) -> Graph:
-    """The graph with those inputs, which are gradients that backward gets, behind forward."""
+    """The graph with the given inputs, which are gradients that backward receives, behind forward."""
     rank = [1 if op.name in late else 0 if op.kind == "input" or is_forward(op.name) else 2 for op in graph.ops]
     order = sorted(range(len(graph.ops)), key=lambda index: rank[index])
     place = {index: number for number, index in enumerate(order)}
@@ -332,7 +333,7 @@ def _with_late_inputs(graph: Graph, is_forward: Callable[[str], bool], late: Set
 
 
 def _with_forward_first(graph: Graph, is_forward: Callable[[str], bool]) -> Graph:
-    """The graph in which no op of backward begins before forward is over: its results go to the caller first."""
+    """The graph in which no op of backward starts before forward is over: its results go to the caller first."""
     forward = {index for index, op in enumerate(graph.ops) if is_forward(op.name) and op.kind != "view"}
     before = [_scheduled_before(graph, index) for index in range(len(graph.ops))]
     last = forward - {producer for index in forward for producer in before[index]}

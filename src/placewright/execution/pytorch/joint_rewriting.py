@@ -1,4 +1,4 @@
-"""The joint graph of forward and backward written anew, with ops that run again and tensors that leave and come back.
+"""A rewritten joint graph of forward and backward, with ops that run again and tensors that leave and come back.
 
 Imported only where torch is known to be present.
 """
@@ -19,16 +19,16 @@ from placewright.graph import LEAVE_TARGET, Graph, Op
 from placewright.importers.torch.added import added
 from placewright.rematerialization.reruns import Rewritten
 
-#: What a node of a part says whose run it is: the name of an op or a rerun of the plan of both parts.
+#: The key by which a node of a part names its run: an op or a rerun of the plan of both parts.
 RUN = "placewright_run"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadJoint:
-    """A joint graph, and what of it is which part of the graph that is planned.
+    """A joint graph, and how its nodes correspond to the graph that is planned.
 
-    planned: that graph. tensors: its tensors of each node. node_of: the node of each op, by name. forward: the nodes of
-    forward. tangents: placeholders of gradients that backward gets. checks: of values. writes: to arguments, in
+    planned: that graph. tensors: its tensors for each node. node_of: the node of each op, by name. forward: the nodes
+    of forward. tangents: placeholders of gradients that backward receives. checks: of values. writes: to arguments, in
     backward or not.
     """
 
@@ -43,16 +43,16 @@ class ReadJoint:
     writes: Mapping[bool, Sequence[fx.Node]]
 
     def is_forward(self, op: str) -> bool:
-        """Whether an op of the graph, by its name, is of forward."""
+        """True if an op of the graph, by its name, belongs to forward."""
         return op in self.node_of and self.node_of[op] in self.forward
 
 
 class Rewriting:
-    """A joint graph written anew, run by run.
+    """A joint graph that is rewritten run by run.
 
-    made: the node of each tensor of the rewritten graph. view: of each that is a view, the run that makes it.
+    made: the node of each tensor of the rewritten graph. view: for each that is a view, the run that makes it.
     constants: the nodes of arguments and attributes. forward: its nodes, once they are all there. at_host: the copies
-    of tensors that are moved, by tensor. begun: the copies of tensors that are on their way back, by what they become.
+    of tensors that are moved, by tensor. begun: the copies of tensors that are on their way back, by the new tensor.
     """
 
     def __init__(self, joint: ReadJoint, found: Rewritten) -> None:
@@ -69,7 +69,7 @@ class Rewriting:
         self.begun: dict[int, fx.Node] = {}
 
     def done(self) -> tuple[fx.GraphModule, list[fx.Node]]:
-        """The joint graph, and which of forward's nodes backward reads."""
+        """The joint graph, and the nodes of forward that backward reads."""
         joint, ops = self.joint.module, self.found.graph.ops
         for node in joint.graph.nodes:
             if node.op in ("placeholder", "get_attr") or is_size(node):
@@ -101,7 +101,7 @@ class Rewriting:
         return fx.GraphModule(joint, self.graph), saved
 
     def _run(self, place: int) -> None:
-        """One run of an op: its node, and those that pick what it makes."""
+        """Adds one run of an op: its node, and those that select its results."""
         op = self.found.graph.ops[place]
         if op.kind == "input":
             return
@@ -139,8 +139,8 @@ class Rewriting:
             self.at_host[tensor] = self._moving(OFFLOAD, self.made[tensor])
 
     def _leaving_between(self, last: int) -> list[int]:
-        """The runs behind the last of forward by which a tensor of forward has left that nothing of backward reads
-        before. It leaves at the end of forward: otherwise forward would hand it to backward."""
+        """The runs after forward's last by which a tensor of forward has left that nothing of backward reads before. It
+        leaves at the end of forward; otherwise forward would pass it to backward."""
         graph, found, read = self.found.graph, list[int](), set[int]()
         for place in range(last + 1, len(graph.ops)):
             op = graph.ops[place]
@@ -151,7 +151,7 @@ class Rewriting:
         return found
 
     def _move(self, op: Op) -> None:
-        """A tensor has left, or begins to come back. It began to leave when it was made."""
+        """Adds the end of a tensor's move to the host, or the start of its return. The move began when it was made."""
         tensor = op.inputs[0]
         if op.target == LEAVE_TARGET:
             self.at_host[tensor] = self._moving(WAIT, self.at_host[tensor], self.made[tensor])
@@ -166,7 +166,7 @@ class Rewriting:
         return call
 
     def _value(self, tensor: int) -> fx.Node:
-        """The node of a tensor; in backward views of forward are made anew. What is on its way back is awaited."""
+        """The node of a tensor; in backward views of forward are made again. A tensor on its way back is awaited."""
         if tensor in self.begun:
             begun = self.begun.pop(tensor)
             self.made[tensor] = self._moving(WAIT, begun, begun.args[0])
@@ -175,14 +175,14 @@ class Rewriting:
         return self.made[tensor]
 
     def _now(self, node: Any) -> Any:
-        """What stands for a result of the joint graph: what its first run gave."""
+        """The node that replaces a result of the joint graph: the result of its first run."""
         if not isinstance(node, fx.Node):
             return node
         tensor = self._tensor_of(node)
         return self.constants[node] if tensor is None else self.made[tensor]
 
     def _tensor_of(self, node: fx.Node) -> int | None:
-        """The tensor that a node of the joint graph stands for; None where the plan knows none."""
+        """The tensor for a node of the joint graph; None where the plan has none."""
         return self.joint.tensors.get(node, (None,))[0]
 
     def _write(self, in_backward: bool) -> None:
@@ -191,5 +191,5 @@ class Rewriting:
 
 
 def results_of(graph: fx.Graph) -> Iterator[Any]:
-    """What a joint graph returns."""
+    """The results of a joint graph."""
     return iter(torch.utils._pytree.arg_tree_leaves(*graph.output_node().args))

@@ -1,4 +1,4 @@
-"""What it takes to bring a tensor from one place to another, where one of them is a stream of an accelerator.
+"""Times to bring a tensor from one place to another, where one of them is a stream of an accelerator.
 
 Imported only where torch is known to be present.
 """
@@ -49,7 +49,8 @@ def _link(source: Place, destination: Place) -> Link:
 
 
 def _recorded_links(places: Sequence[Place]) -> tuple[tuple[Link, ...], ...]:
-    """Tensors stay where they are; what a stream waits for after another one is the same for any two."""
+    """The links of recorded steps: tensors stay where they are, and waiting for another stream takes the same for any
+    two."""
     if len(places) < 2:
         return tuple((Link(),) for _ in places)
     driver = the_driver(places)
@@ -59,7 +60,7 @@ def _recorded_links(places: Sequence[Place]) -> tuple[tuple[Link, ...], ...]:
 
 
 def _chain_ns(driver: Driver, *places: Place) -> float:
-    """A recorded chain of small ops, in turn on two places; the median of some."""
+    """The time of a recorded chain of small ops, alternating between two places; the median of some."""
     tensor = moved(torch.zeros(_SMALL), driver.brought)
 
     def launch() -> None:
@@ -82,7 +83,7 @@ def _chain_ns(driver: Driver, *places: Place) -> float:
 
 
 def _one_way_ns(source: Place, destination: Place, size: int) -> float:
-    """From a tensor that is there to one that may be read, by a thread that waits for both; the median of some."""
+    """The time from a finished tensor to a readable one, with a thread that waits for both; the median of some."""
     what = handing(source, destination)
     send, take = what.send, what.take
     assert send is not None

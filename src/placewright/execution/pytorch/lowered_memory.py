@@ -1,4 +1,4 @@
-"""What a step that Inductor compiles holds at the most, read before its kernels are compiled.
+"""The peak memory of a step that Inductor compiles, found before its kernels are compiled.
 
 Inductor lowers a graph and writes the program that calls its kernels. That program runs here on fake tensors and with
 kernels that do nothing, so that what it allocates, reuses and frees, and when, is Inductor's own.
@@ -33,18 +33,18 @@ from placewright.execution.pytorch.memory import allocated_peak
 from placewright.execution.pytorch.offloading import OFFLOAD
 from placewright.execution.pytorch.open_sizes import Sizes, lying_as
 
-#: Namespaces of ops that PyTorch brings along.
+#: Namespaces of ops that belong to PyTorch.
 _OF_PYTORCH = ("aten", "mkldnn", "mkl", "onednn", "quantized")
 
 _Call = Callable[[list[Any]], Sequence[Any]]
 
 
 class LoweredStep:
-    """A step whose forward and backward Inductor compiles with the settings of now.
+    """A step whose forward and backward Inductor compiles with the present settings.
 
     forward, backward: as Inductor's partitioner returns them; they are not changed. num_outputs: how many results of
     forward are returned; the others are kept for backward. sizes: for which the graphs were captured. workspaces: bytes
-    that ops take while they compute, by op and arguments, to which is added what is not known.
+    that ops take while they compute, by op and arguments; unknown ones are measured and added.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class LoweredStep:
         )
         with _on_fake_tensors():
             saved = self._run_forward([_like(value, sizes) for value in arguments])[0]
-        # Backward is compiled for tensors as they lie after forward.
+        # Backward is compiled for the strides of tensors after forward.
         lying = [lying_as(value, saved.get(name)) for name, value in self._read.items()]
         known = SimpleNamespace(bw_donated_idxs=_donated(forward, backward, num_outputs))
         with mock.patch.object(TracingContext.get(), "fw_metadata", known):
@@ -81,9 +81,9 @@ class LoweredStep:
             outlive = [_like(value, sizes) for value in self._arguments.values()]
             saved, first = self._run_forward(list(outlive))
             outlive += [saved[name] for name in self._ends[: self._num_outputs]]
-            # Inductor may save a copy of a weight that lies otherwise in place of the weight.
+            # Instead of a weight, Inductor may save a copy of it with other strides.
             given = [saved[name] if name in saved else _like(value, sizes) for name, value in self._read.items()]
-            # Autograd holds the gradients that backward gets until it is over.
+            # Autograd holds the gradients that backward receives until it is over.
             tangents = [tensor for name, tensor in zip(self._read, given, strict=True) if name not in saved]
             del saved
             second = _Counting(self._workspaces, first.at_host)
@@ -93,7 +93,7 @@ class LoweredStep:
         return max(first.peak, second.peak)
 
     def _run_forward(self, arguments: list[Any]) -> tuple[dict[str, Any], _Counting]:
-        """What forward returns, by name, and what counted the bytes that it has in use. The list is emptied."""
+        """The results of forward, by name, and the counter of the bytes it has in use. Empties the list."""
         counting = _Counting(self._workspaces, {})
         return dict(zip(self._ends, counting.run(self._forward, arguments), strict=True)), counting
 
@@ -105,7 +105,7 @@ def _on_fake_tensors() -> Iterator[None]:
 
 
 def _like(value: Any, sizes: Sizes) -> Any:
-    """A tensor that lies as another, or a number."""
+    """A tensor with the layout of another, or a number."""
     if not isinstance(value, torch.Tensor):
         return sizes.number(value)
     shape, strides = (tuple(map(sizes.number, numbers)) for numbers in (value.shape, value.stride()))
@@ -113,7 +113,7 @@ def _like(value: Any, sizes: Sizes) -> Any:
 
 
 def _copied_bytes(gradient: Any) -> int:
-    """What autograd takes to hold a gradient: a copy of one whose elements share memory, such as an expanded number."""
+    """Bytes of the copy that autograd makes of a gradient whose elements share memory, such as an expanded number."""
     shares = isinstance(gradient, torch.Tensor) and gradient.nbytes > gradient.untyped_storage().nbytes()
     return int(gradient.nbytes) if shares else 0
 
@@ -135,7 +135,7 @@ def _donated(forward: fx.GraphModule, backward: fx.GraphModule, num_outputs: int
 
 
 class _WrittenError(BaseException):
-    """Ends Inductor's compilation where the program is written. constants: what the program reads, by name."""
+    """Ends Inductor's compilation where the program is written. constants: those that the program reads, by name."""
 
     def __init__(self, program: str, constants: dict[str, Any]) -> None:
         super().__init__()
@@ -157,7 +157,7 @@ def _lowered(module: fx.GraphModule, compiled: Callable[[fx.GraphModule, Any], A
             compiled(graph, compile_fx.create_compiler_config_extra(graph))
         except _WrittenError as written:
             return _without_kernels(written)
-    # It has no calls.
+    # The graph has no calls.
     return lambda arguments: module(*arguments)
 
 
@@ -165,7 +165,7 @@ def _without_kernels(written: _WrittenError) -> _Call:
     names: dict[str, Any] = {"__name__": __name__, **written.constants}
     with mock.patch.object(async_compile, "AsyncCompile", _Kernels):
         exec(compile(written.program, "<written by Inductor>", "exec"), names)
-    # These are written in C++, and know no fake tensors.
+    # These are written in C++, and cannot take fake tensors.
     for name in [name for name in names if name.startswith("empty_strided_")]:
         names[name] = _empty_on(name.removeprefix("empty_strided_").removesuffix("_pinned"))
     names["reinterpret_tensor"] = _reinterpreted
@@ -178,13 +178,13 @@ class _Kernel:
     """A kernel that does nothing."""
 
     def __call__(self, *_: Any, **__: Any) -> None:
-        """Kernels write to tensors that they are given, and return nothing."""
+        """Does nothing: kernels write to tensors that they are given, and return nothing."""
 
     run = __call__
 
 
 class _Kernels:
-    """Stands for what compiles kernels."""
+    """A replacement for the compilers of kernels."""
 
     def __getattr__(self, name: str) -> Callable[..., _Kernel]:
         return lambda *_, **__: _Kernel()
@@ -202,9 +202,9 @@ def _reinterpreted(tensor: Any, size: Sequence[int], strides: Sequence[int], off
 
 
 class _Counting(TorchDispatchMode):
-    """Counts the most bytes in use at once of tensors that it notes and of what ops return.
+    """Counts the most bytes in use at once of tensors that it notes and that ops return.
 
-    at_host: the memory, by address, of what was moved to the host, which does not count. What moves adds to it.
+    at_host: the memory, by address, of tensors moved to the host, which does not count. Moves add to it.
     """
 
     supports_higher_order_operators = True
@@ -232,7 +232,7 @@ class _Counting(TorchDispatchMode):
 
     def _workspace_bytes(self, func: Any, args: Any, kwargs: Any) -> int:
         if isinstance(func, torch._ops.HigherOrderOperator):
-            # Those that an op runs with a state of the generator are given the op, and then its arguments.
+            # Operators that run an op with a state of the generator take the op, and then its arguments.
             place = next((place for place, each in enumerate(args) if isinstance(each, torch._ops.OpOverload)), None)
             return 0 if place is None else self._workspace_bytes(args[place], args[place + 1 :], kwargs)
         leaves, spec = tree_flatten((args, kwargs))
@@ -244,7 +244,7 @@ class _Counting(TorchDispatchMode):
         return self._workspaces[key]
 
     def note(self, results: Iterable[Any], workspace_bytes: int = 0) -> None:
-        """Counts tensors among these."""
+        """Counts the tensors among these."""
         for storage in (result.untyped_storage() for result in results if isinstance(result, torch.Tensor)):
             if storage._cdata not in self.at_host:
                 self._in_use.setdefault(storage._cdata, (StorageWeakRef(storage), storage.nbytes()))
@@ -259,10 +259,10 @@ def _described(leaf: Any) -> Any:
 
 
 def _may_run(func: Any, tensors: Sequence[Any]) -> bool:
-    """Whether an op computes alike on whatever numbers it is given.
+    """True if an op computes alike on whatever numbers it is given.
 
-    Whole numbers are places in other tensors, or the inside of another op's workspace. And an op that is not PyTorch's
-    own could do more than compute. What these take is not counted.
+    Whole numbers are positions in other tensors, or the inside of another op's workspace; and an op that is not
+    PyTorch's own could have effects. The workspaces of such ops are not counted.
     """
     return func.namespace in _OF_PYTORCH and all(
         each.is_floating_point() or each.dtype is torch.bool for each in tensors
@@ -270,7 +270,7 @@ def _may_run(func: Any, tensors: Sequence[Any]) -> bool:
 
 
 def _measured(func: Any, args: Any, kwargs: Any) -> int:
-    """Bytes that an op takes while it computes, beyond its results; 0 where it does not compute on ones."""
+    """Bytes that an op takes while it computes, beyond its results; 0 where it fails on ones."""
     device = next((each.device for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)), None)
     gpus = [device.index] if device is not None and device.type == "cuda" else []
     with _disable_current_modes(), torch.random.fork_rng(gpus):
@@ -291,7 +291,7 @@ def _measured(func: Any, args: Any, kwargs: Any) -> int:
 
 
 def _filled(tensor: Any) -> Any:
-    """A real tensor of ones that lies as a fake one."""
+    """A real tensor of ones with the layout of a fake one."""
     count = tensor.untyped_storage().nbytes() // tensor.itemsize
     memory = torch.ones(count, dtype=tensor.dtype, device=tensor.device)
     return memory.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())

@@ -25,7 +25,7 @@ from placewright.machines.topology import default_link
 from placewright.support.errors import InputError
 
 _NAME = re.compile(f"{CPU_NAME.pattern}|{CUDA_NAME.pattern}")
-#: What stands in for a GPU that no preset describes: its ops are timed, so that little depends on it.
+#: The preset for a GPU that no preset describes: its ops are timed, so that little depends on it.
 _LIKE = "a100"
 
 
@@ -61,7 +61,7 @@ def cores_by_device(machine: Machine) -> list[frozenset[int]]:
 
 
 def _gpu(name: str, index: int, sharing: int) -> Device:
-    """A GPU, or one of the devices that share it. Its memory is what the driver says, in equal parts."""
+    """A GPU, or one of the devices that share it. They divide the memory that the driver reports equally."""
     preset = _preset(index)
     known = preset.device if Gpus.name(index) in preset.driver_names else replace(preset.device, kind=_slug(index))
     return replace(known, name=name, memory_bytes=Gpus.memory_bytes(index) // sharing)

@@ -21,7 +21,7 @@ _CPU = torch.device("cpu")
 
 
 class _Event(NamedTuple):
-    """An op, a mark, or what is allocated, negative where it is released."""
+    """An op, a mark, or allocated bytes, negative where they are released."""
 
     name: str
     num_bytes: int
@@ -30,9 +30,10 @@ class _Event(NamedTuple):
 class PeakWatch:
     """The most bytes in use at once until `peak_bytes`, beyond what is in use now; releases of that do not count.
 
-    On the CPU it counts tensors and what ops ask the allocator for while they compute, in this thread alone; memory
-    that a library below an op takes from the system by itself is not seen. On a GPU the allocator's statistics of the
-    whole process are read, whose peak starts anew. Raises InputError where a profiler runs, which would lose its trace.
+    On the CPU it counts tensors and the memory that ops ask the allocator for while they compute, in this thread alone;
+    memory that a library below an op takes from the system by itself is not seen. On a GPU it reads the allocator's
+    statistics of the whole process, and resets their peak. Raises InputError where a profiler runs, which would lose
+    its trace.
     """
 
     def __init__(self, device: torch.device = _CPU) -> None:
@@ -46,11 +47,11 @@ class PeakWatch:
 
     @staticmethod
     def can_begin(device: torch.device) -> bool:
-        """Whether nothing is disturbed by it."""
+        """True if a watch on the device disturbs nothing."""
         return device.type == "cuda" or (device.type == "cpu" and not torch._C._autograd._profiler_enabled())
 
     def end(self) -> None:
-        """What comes from now on does not count. Within backward no profiler can be stopped."""
+        """Ends the part that counts. Within backward no profiler can be stopped."""
         if self._device.type == "cuda":
             self._at_end = max(0, torch.cuda.max_memory_allocated(self._device) - self._before)
         else:
@@ -58,7 +59,7 @@ class PeakWatch:
                 pass
 
     def peak_bytes(self) -> int:
-        """Stops counting."""
+        """Stops counting, and returns the most bytes."""
         if self._device.type == "cuda":
             if self._at_end is None:
                 self.end()
@@ -78,7 +79,7 @@ def allocated_peak(call: Callable[[], Any], device: torch.device = _CPU) -> int:
 
 
 def allocated_between(call: Callable[[Callable[[int], None]], Any]) -> dict[int, int]:
-    """The same for parts of a call. `call` gets a function that marks where a part begins.
+    """The most bytes in use at once for parts of a call. `call` receives a function that marks where a part begins.
 
     Returns by mark the most bytes in use until the next mark, beyond what the call had in use at the mark.
     """
@@ -100,7 +101,7 @@ def allocated_between(call: Callable[[Callable[[int], None]], Any]) -> dict[int,
 
 
 def _events(call: Callable[[], Any]) -> list[_Event]:
-    """What the profiler saw of a call, in order of time."""
+    """The profiler's events during a call, in order of time."""
     profiler = _started()
     try:
         call()
@@ -119,9 +120,9 @@ def _started() -> profile:
 
 
 def _stopped(profiler: profile) -> list[_Event]:
-    """What it saw, in order of time.
+    """The events of a stopped profiler, in order of time.
 
-    It also tells of releases of what was allocated before, where a library's table has that address from an earlier
+    It also reports releases of what was allocated before, where a library's table has that address from an earlier
     profile. These are left out.
     """
     with _standard_error_closed():
@@ -158,7 +159,7 @@ def _flat(events: Iterable[Any]) -> Iterator[Any]:
 
 @contextmanager
 def _standard_error_closed() -> Iterator[None]:
-    """The profiler's library announces there, whatever its log level, that it starts and stops."""
+    """A context without standard error, where the profiler's library announces its start and end at any log level."""
     standard_error = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:

@@ -1,4 +1,4 @@
-"""What a graph that PyTorch captured would not do as the module does: refused before it runs.
+"""Refusals of captured graphs that would not do what the module does, before they run.
 
 Imported only where torch is known to be present.
 """
@@ -18,7 +18,7 @@ from placewright.importers.torch.ops import only_acts, sentence_on_effects
 from placewright.support.errors import InputError
 
 _EXPANDS = ("expand", "expand_as", "broadcast_to")
-#: Views, through which a write reaches what they show.
+#: Views, through which a write reaches the tensor they view.
 _SHOWS = (
     *("view", "view_as", "reshape", "unsqueeze", "squeeze", "transpose", "permute", "t", "select", "narrow", "detach"),
     *("flatten", "unflatten", "chunk", "split", "movedim", "swapaxes", "getitem", *_EXPANDS),
@@ -30,8 +30,8 @@ class OpenSizesError(InputError):
 
 
 def check_captured(module: Any, *, may_train: bool) -> None:
-    """Raises InputError for what a graph captured by Dynamo does beside its results, and for what AOTAutograd would
-    compute otherwise. may_train: whether it may have a backward pass."""
+    """Raises InputError where a graph captured by Dynamo has effects besides its results, or AOTAutograd would compute
+    it otherwise. may_train: whether it may have a backward pass."""
     graphs = [each.graph for each in module.modules() if isinstance(each, fx.GraphModule)]
     if any(_moves_an_input(node) for node in module.graph.nodes):
         raise InputError(
@@ -61,7 +61,7 @@ def check_captured(module: Any, *, may_train: bool) -> None:
 
 
 def _gives_a_sparse_gradient(node: fx.Node) -> bool:
-    """Whether a call is of `embedding` or `embedding_bag` with sparse=True, of a weight that has a gradient."""
+    """True for a call of `embedding` or `embedding_bag` with sparse=True, of a weight that has a gradient."""
     if node.target not in (nn.functional.embedding, nn.functional.embedding_bag) or not torch.is_grad_enabled():
         return False
     given = inspect.signature(node.target).bind(*node.args, **node.kwargs).arguments
@@ -69,8 +69,8 @@ def _gives_a_sparse_gradient(node: fx.Node) -> bool:
 
 
 def return_unread_draws(module: fx.GraphModule) -> int:
-    """Has a captured graph return what is drawn and not read, which AOTAutograd leaves out, so that the generator ends
-    in another state than eager's. The number of results that are new, behind the others."""
+    """Makes a captured graph return random tensors that nothing reads, and returns their number. AOTAutograd would
+    leave them out, so that the generator would end in another state than eager's. They follow the other results."""
     output = module.graph.output_node()
     read, found = ancestors(output.all_input_nodes), list[fx.Node]()
     for node in module.graph.nodes:
@@ -86,7 +86,7 @@ def return_unread_draws(module: fx.GraphModule) -> int:
 
 
 def _draws(node: fx.Node) -> bool:
-    """Whether a call gives a tensor, and is of a function that may take numbers from the generator."""
+    """True if a call gives a tensor, and is of a function that may take numbers from the generator."""
     packet = getattr(torch.ops.aten, _name_of(node), None) if node.op.startswith("call_") else None
     is_random = packet is not None and any(
         torch.Tag.nondeterministic_seeded in getattr(packet, name).tags for name in packet.overloads()
@@ -95,7 +95,7 @@ def _draws(node: fx.Node) -> bool:
 
 
 def _moves_an_input(node: fx.Node) -> bool:
-    """Whether a call is what PyTorch makes of `.data =`, on something that was there before."""
+    """True if a call is what PyTorch makes of `.data =`, on a tensor that existed before."""
     return _name_of(node) == "set_" and isinstance(node.args[0], fx.Node) and node.args[0].op == "placeholder"
 
 
@@ -104,7 +104,7 @@ def _name_of(node: fx.Node) -> str:
 
 
 def _reads_what_it_wrote(node: fx.Node) -> bool:
-    """Whether an op on lists of tensors writes to one that it reads as a later entry."""
+    """True if an op on lists of tensors writes to one that it reads as a later entry."""
     name = _name_of(node)
     if not (name.startswith("_foreach_") and name.endswith("_")) or not isinstance(node.args[0], (list, tuple)):
         return False
@@ -119,7 +119,7 @@ def _reads_what_it_wrote(node: fx.Node) -> bool:
 
 
 def _written_by(node: fx.Node) -> Iterator[Any]:
-    """What a call writes to."""
+    """The tensors that a call writes to."""
     name = _name_of(node)
     in_place = name.endswith("_") and not name.endswith("__")
     by_operator = node.op == "call_function" and (
@@ -132,7 +132,7 @@ def _written_by(node: fx.Node) -> Iterator[Any]:
 
 
 def _writes_through_expand(value: Any) -> bool:
-    """Whether a tensor is a view of an expand that is as large as what it expands."""
+    """True if a tensor is a view of an expand that changes no size."""
     while isinstance(value, fx.Node) and value.op in ("call_method", "call_function"):
         name = _name_of(value)
         if name not in _SHOWS or not value.args:
@@ -151,7 +151,7 @@ def _base_of(value: Any) -> Any:
 
 
 def _depends_on_values(node: fx.Node) -> bool:
-    """Whether a call gives a size, or a tensor of one, that PyTorch knows only when it has run."""
+    """True if a call gives a size, or a tensor with one, that PyTorch knows only when it has run."""
     value = node.meta.get("example_value")
     sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
     return node.op != "placeholder" and any(

@@ -1,8 +1,8 @@
-"""How a device moves tensors to the host's memory and back, beside its ops.
+"""Moves of tensors between a device and the host's memory, concurrent with the device's ops.
 
-Memory on the device is given back when its stream has waited for the copy, and taken anew on that stream: so the
-allocator never has to ask whether another stream is done, and what is in use follows the plan.
-Imported only where torch is known to be present.
+Memory on the device is freed when its stream has waited for the copy, and allocated anew on that stream: so the
+allocator never has to ask whether another stream is done, and what is in use follows the plan. Imported only where
+torch is known to be present.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Copied = tuple[Any, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Moves:
-    """What the thread of a device calls.
+    """The functions that the thread of a device calls.
 
     leave: begins to copy a tensor to the host's memory. left: what is launched from now on runs when that is done.
     fetch: begins to bring a copy back. arrived: the tensor; what is launched from now on runs when it is there.
@@ -35,7 +35,7 @@ class Moves:
 
 
 def moves(place: Place) -> Moves:
-    """Those of a place; on cores of the host a move is a copy."""
+    """The functions for a place; on cores of the host a move is a copy."""
     driver = place.driver
     if driver is None:
         return Moves(

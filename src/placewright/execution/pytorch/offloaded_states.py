@@ -21,22 +21,23 @@ from placewright.execution.pytorch.parameter_steps import check_steps_alone, eac
 from placewright.execution.pytorch.places import Driver, on_stream
 from placewright.support.errors import InputError, shown
 
-#: What an optimizer keeps of one parameter.
+#: The state that an optimizer keeps for one parameter.
 State = dict[Any, Any]
 
 
 def offload_states(optimizer: Optimizer) -> Optimizer:
-    """Have the states of an optimizer lie in the host's memory but for the step of their parameter.
+    """Keep the states of an optimizer in the host's memory, except during the step of their parameter.
 
-    `optimizer.step()` steps one parameter after another: its states come from pinned memory beside the step of the one
-    before, and go back beside that of the next, on streams of their own. So those of two parameters are on the GPU at
-    most. With `step_in_backward` they come and go within backward. Parameters and states are bit by bit those of the
-    optimizer as it was. `state_dict` holds tensors of the host, and `load_state_dict` takes whatever it took before.
+    `optimizer.step()` steps one parameter after another: its states come from pinned memory during the step of the
+    previous one, and go back during that of the next, on streams of their own. So the GPU holds the states of at most
+    two parameters. With `step_in_backward` they come and go within backward. Parameters and states are bit by bit those
+    of the unchanged optimizer. `state_dict` holds tensors of the host, and `load_state_dict` takes whatever it took
+    before.
 
     Parameters
     ----------
     optimizer
-        Any whose step of a parameter needs nothing of the others, with all parameters on one GPU.
+        Any optimizer whose step of a parameter needs nothing of the others, with all parameters on one GPU.
 
     Returns
     -------
@@ -63,12 +64,12 @@ def offload_states(optimizer: Optimizer) -> Optimizer:
 
 
 def is_offloaded(optimizer: Optimizer) -> bool:
-    """Whether its states lie in the host's memory."""
+    """True if the optimizer's states lie in the host's memory."""
     return optimizer in _OFFLOADED
 
 
 def step_parameter(optimizer: Optimizer, group: dict[str, Any], parameter: torch.Tensor) -> None:
-    """The optimizer's step of one parameter, whose states come for it where they are at the host."""
+    """The optimizer's step of one parameter, whose states are fetched where they are at the host."""
     offloaded = _OFFLOADED.get(optimizer)
     if offloaded is None:
         step_alone(optimizer, group, parameter)
@@ -90,17 +91,17 @@ def _driver_of(optimizer: Optimizer) -> Driver:
 
 @dataclass(frozen=True)
 class _AtHost:
-    """A state that is loaded: PyTorch would bring a tensor to the device of its parameter."""
+    """A state that is being loaded: PyTorch would bring a tensor to the device of its parameter."""
 
     tensor: torch.Tensor
 
 
 class _Offloaded:
-    """The states of one optimizer; whoever holds that keeps this.
+    """The states of one optimizer; it lives as long as the optimizer.
 
-    arriving: states that were fetched ahead, by identity of their parameter. leaving: what is on its way to the host.
-    held: what is copied there. following: by parameter the one that was stepped after it. last: that was stepped.
-    hidden: gradients that the optimizer's own step is not to see.
+    arriving: states that were fetched ahead, by identity of their parameter. leaving: copies on their way to the host.
+    held: tensors being copied there. following: for each parameter the one that was stepped after it. last: the
+    parameter stepped last. hidden: gradients that the optimizer's own step must not see.
     """
 
     def __init__(self, optimizer: Optimizer, driver: Driver) -> None:
@@ -124,7 +125,7 @@ class _Offloaded:
         optimizer.register_load_state_dict_post_hook(self._loaded)
 
     def step(self, optimizer: Optimizer, group: dict[str, Any], parameter: torch.Tensor) -> None:
-        """Of one parameter. The states of the one that came after it in the last step are fetched ahead."""
+        """Steps one parameter. The states of the one that followed it in the last step are fetched ahead."""
         self._left()
         calls, state = self._moves(), optimizer.state.get(parameter, {})
         fetched = self._arriving.pop(id(parameter), None) or self._fetched(state)
@@ -149,7 +150,7 @@ class _Offloaded:
         self._driver.finish(self._driver.recorded(self._place.copies))
 
     def _moves(self) -> Moves:
-        """On the stream that ops are launched on now."""
+        """The moves on the stream that ops are launched on now."""
         return moves(replace(self._place, stream=self._driver.current_stream()))
 
     def _fetched(self, state: State) -> dict[Any, Copied]:
@@ -170,7 +171,7 @@ class _Offloaded:
                 state[name] = copied[0]
 
     def _left(self) -> None:
-        """Gives back the memory of states that are leaving, for what is launched from now on."""
+        """Frees the memory of states that are leaving, for what is launched from now on."""
         calls = self._moves()
         for copied in self._leaving:
             calls.left(copied)
@@ -178,7 +179,7 @@ class _Offloaded:
         self._held.clear()
 
     def _step_all(self, optimizer: Optimizer, given: Any, settings: Any) -> Any:
-        """Before the optimizer's own step, which finds no gradient."""
+        """Makes all steps before the optimizer's own step, which then finds no gradient."""
         if next(reversed(optimizer._optimizer_step_pre_hooks.values())) != self._step_all:
             raise InputError(
                 "a hook before the step was registered after offload_states, and would see no gradients; call "
@@ -221,7 +222,7 @@ class _Offloaded:
             state = optimizer.state.get(parameter, {})
             for name, value in state.items():
                 if isinstance(value, _AtHost):
-                    # As PyTorch casts it.
+                    # The same cast as PyTorch's.
                     dtype = parameter.dtype if parameter.is_floating_point() else value.tensor.dtype
                     state[name] = moved(value.tensor.to("cpu", dtype), self._driver.pinned)
 
@@ -230,5 +231,5 @@ _OFFLOADED: weakref.WeakKeyDictionary[Optimizer, _Offloaded] = weakref.WeakKeyDi
 
 
 def _is_moved(value: Any) -> bool:
-    """Whether a state goes to the host: a tensor, and no count of steps."""
+    """True if a state goes to the host: a tensor that is not a step count."""
     return isinstance(value, torch.Tensor) and value.dim() > 0

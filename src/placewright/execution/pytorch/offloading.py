@@ -1,7 +1,8 @@
-"""Ops in a graph that Inductor compiles: a tensor is copied to the host's memory and back beside what computes.
+"""Ops for graphs that Inductor compiles: they copy tensors to the host's memory and back, concurrently with
+computation.
 
-Each copy is begun by one op and awaited by another, as collectives are in PyTorch. The second one reads the source as
-well, so that Inductor frees that behind it, when the stream that computes has waited for the copy.
+Each copy is begun by one op and awaited by another, as collectives are in PyTorch. The second one also reads the
+source, so that Inductor frees that afterwards, when the computing stream has waited for the copy.
 
 PyTorch has such ops, `ao::offload` and so on. These copy rows as they lie, where PyTorch's make a temporary tensor of
 one that is not contiguous, and they take their streams from a `Driver`.
@@ -24,7 +25,7 @@ from placewright.execution.pytorch.moves import Moves, moves
 from placewright.execution.pytorch.places import Place, on_stream
 
 _LIBRARY = torch.library.Library("placewright", "FRAGMENT")
-# They take a tensor as Inductor has laid it out, and wait for events that no recording has.
+# They take a tensor in the layout that Inductor chose, and wait for events that no recording has.
 for _schema in (
     "offload(Tensor tensor) -> Tensor",
     "reload(Tensor copy, Device device) -> Tensor",
@@ -36,24 +37,24 @@ OFFLOAD = torch.ops.placewright.offload.default
 RELOAD = torch.ops.placewright.reload.default
 WAIT = torch.ops.placewright.wait.default
 
-#: What says that a copy is done, by its address, from its beginning until somebody waits for it.
+#: The moves and the event of each copy, by its address, from its beginning until an op waits for it.
 _BEGUN: dict[int, tuple[Moves, Any]] = {}
 
 
 def is_at_host(node: fx.Node) -> bool:
-    """Whether a node stands for what was copied to the host's memory."""
+    """True if a node is a copy in the host's memory."""
     source: Any = node.args[0] if node.target is WAIT else node
     return isinstance(source, fx.Node) and source.target is OFFLOAD
 
 
 @cache
 def place_of(device: torch.device) -> Place:
-    """A device with streams for copies."""
+    """The place of a device, with streams for copies."""
     return on_stream(str(device), Gpus.driver(device.index or 0))
 
 
 def _moves(device: torch.device) -> Moves:
-    """Beside what the calling thread launches now."""
+    """The moves next to what the calling thread launches now."""
     place = place_of(device)
     assert place.driver is not None
     return moves(replace(place, stream=place.driver.current_stream()))

@@ -1,4 +1,4 @@
-"""What sort of op each call of a program is: two calls of one sort take as long on one device.
+"""The sort of op of each call of a program: two calls of one sort take as long on one device.
 
 Imported only where torch is known to be present.
 """
@@ -18,18 +18,18 @@ from placewright.machines.detect import cpu_name
 
 
 def host_name() -> str:
-    """What times depend on beside the device: "AMD EPYC 7763, torch 2.13.0"."""
+    """Processor and version of PyTorch: "AMD EPYC 7763, torch 2.13.0"."""
     return f"{cpu_name()}, torch {torch.__version__.partition('+')[0]}"
 
 
 def sorts_of(program: TorchProgram, kind: str, devices_busy: int) -> list[OpSort]:
-    """The sort of each op of the graph on a kind of device; those of graph inputs are alike."""
+    """The sort of each op of the graph on a kind of device; graph inputs share one."""
     host = host_name()
     return [OpSort(*_call(program, op), kind, devices_busy, host) for op in range(len(program.graph.ops))]
 
 
 def between_ops(kind: str, devices_busy: int) -> OpSort:
-    """Stands for what passes between two ops."""
+    """The sort for the gap between two ops."""
     return OpSort(BETWEEN_OPS, "", kind, devices_busy, host_name())
 
 
@@ -44,7 +44,7 @@ def _call(program: TorchProgram, op: int) -> tuple[str, str]:
 
 
 def _beside(program: TorchProgram, op: int, call: Call) -> Iterator[str]:
-    """What is done beside the call itself."""
+    """Texts for what is done besides the call itself."""
     if isinstance(call.function, partial):
         yield "in training"
     if settings := getattr(call.function, "settings", ""):

@@ -14,17 +14,17 @@ from torch import fx
 from torch.utils._pytree import tree_leaves, tree_map
 
 _KINDS: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
-#: See `torch._functorch._aot_autograd.runtime_wrappers.mark_dynamo_propagated_dynamic_indices`.
+#: Set by `torch._functorch._aot_autograd.runtime_wrappers.mark_dynamo_propagated_dynamic_indices`.
 _MARK = "_dynamo_propagated_dynamic_indices"
 
 
 def is_open(value: Any) -> bool:
-    """Whether an input of a graph is an open size."""
+    """True if an input of a graph is an open size."""
     return isinstance(value, torch.SymInt)
 
 
 def is_size(node: Any) -> bool:
-    """Whether a node stands for a number; PyTorch does not say of an argument that is none which one."""
+    """True if a node is a number. A placeholder without a value counts as one: PyTorch records none for it."""
     if not isinstance(node, fx.Node):
         return False
     if node.op == "placeholder" and "val" not in node.meta:
@@ -35,7 +35,7 @@ def is_size(node: Any) -> bool:
 class Sizes:
     """A number for each open size.
 
-    values: by the symbol that stands for it. places: where it is found, by symbol, such as "L['x'].size()[0]".
+    values: by symbol. places: where it is found, by symbol, such as "L['x'].size()[0]".
     """
 
     def __init__(self, values: Mapping[Any, int], places: Mapping[Any, str]) -> None:
@@ -44,7 +44,7 @@ class Sizes:
 
     @classmethod
     def seen(cls, inputs: Iterable[Any]) -> Sizes:
-        """Those of the call for which PyTorch captures a graph with such inputs."""
+        """The sizes of the call for which PyTorch captures a graph with such inputs."""
         sizes = [each for each in inputs if is_open(each)]
         if not sizes:
             return cls({}, {})
@@ -54,26 +54,26 @@ class Sizes:
 
     @property
     def are_open(self) -> bool:
-        """Whether there are any."""
+        """True if there are open sizes."""
         return bool(self._values)
 
     def by_place(self) -> dict[str, int]:
-        """The numbers by where they are found."""
+        """The numbers, by the place where they are found."""
         return {place: int(self._values[symbol]) for symbol, place in self._places.items() if symbol in self._values}
 
     def at_least(self, largest: Mapping[str, int]) -> Sizes | None:
-        """With other numbers by where they are found, where those are larger; None where none is."""
+        """The sizes, raised to given numbers by place where those are larger; None where none is."""
         most = {s: max(int(number), largest.get(self._places.get(s, ""), 0)) for s, number in self._values.items()}
         return Sizes(most, self._places) if most != self._values else None
 
     def of_call(self, inputs: Sequence[Any], given: Sequence[Any]) -> Sizes:
-        """Those of a later call. inputs: as the graph was captured. given: what it is called with."""
+        """The sizes of a later call. inputs: as the graph was captured. given: the arguments of the call."""
         pairs = ((each.node.expr, number) for each, number in zip(inputs, given, strict=True) if is_open(each))
         found = {symbol: number for symbol, number in pairs if symbol.is_Symbol}
         return Sizes({**self._values, **found}, self._places)
 
     def number(self, size: Any) -> Any:
-        """What an open size is with them; of one that no argument has, as of a generator's state, what it was."""
+        """The value of an open size; for one that no argument has, such as a generator's state, its captured value."""
         kind = next((kind for open_kind, kind in _KINDS.items() if isinstance(size, open_kind)), None)
         if kind is None:
             return size
@@ -81,11 +81,11 @@ class Sizes:
         return kind(found if found.is_number else found.xreplace(size.node.shape_env.backed_var_to_val))
 
     def num_bytes(self, value: Any) -> int:
-        """What the memory of a tensor takes."""
+        """The bytes of a tensor's memory."""
         return int(self.number(value.untyped_storage().nbytes()))
 
     def known(self, value: Any) -> Any:
-        """The same numbers and tensors without open sizes; tensors lie as these do, and are as fake."""
+        """The same numbers and tensors without open sizes; tensors keep their layout, and fake ones stay fake."""
 
         def known(each: Any) -> Any:
             if not isinstance(each, torch.Tensor):
@@ -100,12 +100,12 @@ class Sizes:
 
 
 def take_marks_off(given: Any) -> None:
-    """Takes off tensors what has PyTorch leave their sizes open with `dynamic=False`, too.
+    """Removes the marks by which PyTorch leaves sizes of tensors open even with `dynamic=False`.
 
-    It leaves a mark on an argument that it has saved for a backward with open sizes, to find it in the graph behind.
+    PyTorch marks an argument that it has saved for a backward with open sizes, to find it in the graph later.
     """
     for leaf in tree_leaves(given):
-        # Nested tensors have it of their own.
+        # Nested tensors have such a mark of their own.
         if type(leaf) in (torch.Tensor, torch.nn.Parameter) and hasattr(leaf, _MARK):
             delattr(leaf, _MARK)
 

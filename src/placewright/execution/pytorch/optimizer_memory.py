@@ -1,4 +1,4 @@
-"""What an optimizer holds and takes for a step of its own, found by such a step on other tensors.
+"""The memory that an optimizer holds and takes for its step, found by such a step on other tensors.
 
 Imported only where torch is known to be present.
 """
@@ -27,9 +27,9 @@ from placewright.support.quantities import format_bytes
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerMemory:
-    """state_bytes: of the states that the optimizer has, or will have after its first step; of those that lie in the
-    host's memory none. step_bytes: the most that its step has in use beside parameters, gradients and states.
-    gradient_bytes: of the gradients that are there at once."""
+    """The memory of an optimizer. state_bytes: of the states that it has, or will have after its first step, without
+    those in the host's memory. step_bytes: the most that its step has in use besides parameters, gradients and states.
+    gradient_bytes: of the gradients that exist at once."""
 
     state_bytes: int
     step_bytes: int
@@ -37,8 +37,8 @@ class OptimizerMemory:
 
 
 def optimizer_memory(optimizer: torch.optim.Optimizer) -> OptimizerMemory:
-    """What the optimizer holds and takes. A step that needs values is made on zeros in the host's memory; one that
-    needs more than that, such as a closure, counts with the states that there are by now."""
+    """The memory that the optimizer holds and takes. A step that needs values is made on zeros in the host's memory;
+    for one that needs more than that, such as a closure, only the present states count."""
     gradients = [each.nbytes for _, each in each_parameter(optimizer)]
     gradient_bytes = max(gradients) if is_in_backward(optimizer) else sum(gradients)
     for device in ("meta", "cpu"):
@@ -51,8 +51,8 @@ def optimizer_memory(optimizer: torch.optim.Optimizer) -> OptimizerMemory:
 
 
 def _of_steps(optimizer: torch.optim.Optimizer, alone: torch.optim.Optimizer) -> tuple[int, int]:
-    """Bytes of states, and what its step takes beside, which another one makes: that of each parameter by itself where
-    the optimizer's is."""
+    """Bytes of states, and what the step takes besides, found by another optimizer: of each parameter by itself where
+    the optimizer steps so."""
     all_fused = all(group.get("fused") for group in optimizer.param_groups)
 
     def taken(step: Callable[..., Any], *given: Any) -> int:
@@ -69,13 +69,13 @@ def _of_steps(optimizer: torch.optim.Optimizer, alone: torch.optim.Optimizer) ->
     states = [_bytes_of([alone.state.get(parameter, {})]) for _, parameter in each_parameter(alone)]
     if not is_offloaded(optimizer):
         return sum(states), max(steps)
-    # Those of another parameter come while one is stepped, and in backward in another order.
+    # States of another parameter arrive while one is stepped; in backward the order differs.
     two = sum(sorted(states)[-2:])
     return 0, max(step + min(two, own + max(states)) for step, own in zip(steps, states, strict=True))
 
 
 def state_bytes(optimizer: torch.optim.Optimizer) -> int:
-    """Bytes of the states that the optimizer has by now, other than those in the host's memory."""
+    """Bytes of the states that the optimizer has now, without those in the host's memory."""
     return 0 if is_offloaded(optimizer) else _bytes_of(optimizer.state.values())
 
 
@@ -86,7 +86,7 @@ def needed_bytes(model: nn.Module, optimizer: torch.optim.Optimizer, found: Opti
 
 
 def check_step_fits(model: nn.Module, optimizer: torch.optim.Optimizer, limit: int, found: OptimizerMemory) -> None:
-    """Raises InputError where the optimizer's step alone is over a limit."""
+    """Raises InputError where the optimizer's step alone exceeds a limit."""
     if (needed := needed_bytes(model, optimizer, found)) > limit:
         raise InputError(
             f"the optimizer's step needs at least {format_bytes(needed)}, for parameters, their gradients, its states "
@@ -95,8 +95,7 @@ def check_step_fits(model: nn.Module, optimizer: torch.optim.Optimizer, limit: i
 
 
 def _alone(optimizer: torch.optim.Optimizer, device: str) -> torch.optim.Optimizer:
-    """The optimizer with parameters, gradients and states of its own on a device; numbers of steps stay what they
-    are."""
+    """The optimizer with parameters, gradients and states of its own on a device; step counts stay the same."""
     known: dict[int, Any] = {}
 
     def other(tensor: Any) -> Any:
@@ -114,7 +113,7 @@ def _alone(optimizer: torch.optim.Optimizer, device: str) -> torch.optim.Optimiz
             own.grad = torch.zeros_like(own) if parameter.requires_grad else None
             if parameter in optimizer.state:
                 alone.state[own] = tree_map_only(torch.Tensor, other, dict(optimizer.state[parameter]))
-        # A fused step has no other tensors than its results, and no kernel without memory.
+        # A fused step makes no tensors besides its results, and has no kernel for tensors without memory.
         foreach = False if group.get("fused") else _foreach(group)
         settings = {"foreach": foreach, "fused": False} if "fused" in group else {"foreach": foreach}
         alone.param_groups.append({**group, **(settings if "foreach" in group else {}), "params": params})
@@ -122,7 +121,7 @@ def _alone(optimizer: torch.optim.Optimizer, device: str) -> torch.optim.Optimiz
 
 
 def _foreach(group: dict[str, Any]) -> bool:
-    """Whether a group is stepped all at once, which PyTorch does by default on GPUs."""
+    """True if a group is stepped all at once, which PyTorch does by default on GPUs."""
     asked = group.get("foreach")
     return bool(any(parameter.is_cuda for parameter in group["params"]) if asked is None else asked)
 
@@ -138,7 +137,7 @@ def _bytes_of(states: Any) -> int:
 
 
 class _Counting(TorchDispatchMode):
-    """Counts the bytes of tensors that ops make and that are alive, and the most there were."""
+    """Counts the bytes of tensors that ops make and that are alive, and their maximum."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""An optimizer's step of one parameter alone, and whether such steps do what its step of all parameters does.
+"""An optimizer's step of one parameter alone, and a check that such steps equal its step of all parameters.
 
 Imported only where torch is known to be present.
 """
@@ -20,13 +20,13 @@ from placewright.execution.pytorch.data_parallel import local
 from placewright.execution.pytorch.places import first_line
 from placewright.support.errors import InputError
 
-#: Of small copies that are stepped for comparison: elements in each dimension, and parameters of a group with as many
-#: dimensions.
+#: For the small copies that are stepped for comparison: elements in each dimension, and parameters of each number of
+#: dimensions in a group.
 _FEW = 2
 
 
 def own_step(optimizer: Optimizer) -> Callable[[Any], Any]:
-    """The step of its class, without hooks and whatever was put into its place."""
+    """The step of the optimizer's class, without hooks and without what replaced it."""
     step: Any = type(optimizer).step
     found: Callable[[Any], Any] = getattr(step, "__wrapped__", step)
     return found
@@ -41,14 +41,14 @@ def step_alone(optimizer: Optimizer, group: dict[str, Any], parameter: torch.Ten
 
 
 def each_parameter(optimizer: Optimizer) -> Iterator[tuple[dict[str, Any], torch.Tensor]]:
-    """With its group."""
+    """Each parameter, with its group."""
     return ((group, parameter) for group in optimizer.param_groups for parameter in group["params"])
 
 
 def check_steps_alone(optimizer: Optimizer, what: str) -> None:
     """Raises InputError where steps of single parameters, in another order, would do anything else.
 
-    what: who needs such steps. Tried on small copies of the parameters.
+    what: the function that needs such steps. Tried on small copies of the parameters.
     """
     kind = type(optimizer).__name__
     closure = inspect.signature(own_step(optimizer)).parameters.get("closure")

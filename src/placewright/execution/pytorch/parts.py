@@ -1,4 +1,4 @@
-"""Forward and backward of one captured graph as steps of the plan that was made of both together.
+"""Forward and backward of one captured graph, run as steps of the plan that was made of both together.
 
 Imported only where torch is known to be present.
 """
@@ -26,10 +26,10 @@ from placewright.support.errors import InputError
 class Part:
     """A graph that is called with a list of its arguments, which it empties, and returns a list of its results.
 
-    runs: of each node, by name, whose run it is in the plan of both parts; None for a graph that has a plan of its own.
-    is_new: whether it has not run. step: what runs it, given the arguments that are tensors. before: called with these
-    before each run. instead: runs in place of the step. kept: places of results that backward reads, too. left: their
-    bytes in the latest run, by address.
+    runs: for each node, by name, its run in the plan of both parts; None for a graph that has a plan of its own.
+    is_new: whether it has not run. step: runs it, on the arguments that are tensors. before: called with these before
+    each run. instead: runs in place of the step. kept: places of results that backward also reads. left: their bytes in
+    the latest run, by address.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class Part:
         self.kept: Sequence[int] = ()
         self.left: dict[int, int] = {}
         self.names = [node.name for node in tensor_placeholders(module.graph)]
-        #: What the graph returns beside tensors: None, and sizes.
+        #: The results of the graph, which include None and sizes besides tensors.
         self._end = module.graph.output_node().args[0]
 
     def fits(self, given: Sequence[Any]) -> bool:
-        """Whether the tensors among the arguments are of the dtypes and shapes that were traced."""
+        """True if the tensors among the arguments have the dtypes and shapes that were traced."""
         _, tensors = self.program.split(given)
         wanted = self.program.input_signature
         return all(each == own or 0 in own[0] for each, own in zip(signature(tensors), wanted, strict=True))
@@ -74,7 +74,7 @@ class Part:
 
 
 def boxed(run: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[Any]]:
-    """The same as a function that PyTorch calls with a list, of which it keeps nothing: what is in it can be freed."""
+    """A function for PyTorch to call with a list, of which PyTorch keeps nothing, so that its contents can be freed."""
 
     def call(arguments: list[Any]) -> list[Any]:
         return run(arguments)
@@ -84,7 +84,7 @@ def boxed(run: Callable[[list[Any]], list[Any]]) -> Callable[[list[Any]], list[A
 
 
 class _WithoutBackward(torch.autograd.Function):
-    """Results of an inference, which say so where somebody asks for their gradient."""
+    """Results of an inference, which raise an error where their gradient is requested."""
 
     @staticmethod
     def forward(ctx: Any, anchor: Any, *tensors: Any) -> Any:
@@ -99,8 +99,8 @@ class _WithoutBackward(torch.autograd.Function):
 
 
 def without_backward(run: Callable[..., Sequence[Any]], wanted: Sequence[bool]) -> Callable[..., Sequence[Any]]:
-    """A graph of an inference whose results would have gradients in the module itself; these have some that cannot be
-    computed. wanted: which results."""
+    """An inference on a graph whose results would have gradients in the module itself; requesting these gradients
+    raises InputError. wanted: which results."""
 
     def call(*arguments: Any) -> list[Any]:
         with torch.no_grad():
@@ -118,8 +118,8 @@ def without_backward(run: Callable[..., Sequence[Any]], wanted: Sequence[bool]) 
 def plan_of_part(program: TorchProgram, runs: Mapping[str, str], plan: Plan) -> Plan:
     """The plan of both parts for the program of one: the same devices and the same order.
 
-    runs: of each op of the program the name of its run in the plan. What the plan does not name stands on the device of
-    what it reads, as soon as that is there.
+    runs: for each op of the program the name of its run in the plan. An op that the plan does not name runs on the
+    device of its inputs, as soon as these are there.
     """
     problem = make_problem(program.graph, plan.machine)
     device_of, ops = _solution(problem, runs, plan)
@@ -138,7 +138,7 @@ def plan_of_part(program: TorchProgram, runs: Mapping[str, str], plan: Plan) -> 
 
 
 def runs_of(module: torch.fx.GraphModule) -> dict[str, str]:
-    """Of each node of a part, by name, whose run it is."""
+    """The run of each node of a part, by name."""
     return {node.name: node.meta.get(RUN, node.name) for node in module.graph.nodes}
 
 
@@ -159,13 +159,13 @@ def _solution(
 
 
 def _run_of(name: str, runs: Mapping[str, str]) -> str:
-    """Whose run an op is: an input may be what another op of the plan made."""
+    """The run of an op: an input may be the result of another op of the plan."""
     kind, _, source = name.rpartition(":")
     return runs.get(source, name) if kind == "input" else runs.get(name, name)
 
 
 def _predecessors(problem: Problem) -> list[set[int]]:
-    """Of each scheduled op those that it reads from and those that it waits for."""
+    """The predecessors of each scheduled op: those that it reads from and those that it waits for."""
     lowered = problem.lowered
     found = []
     for op in range(len(lowered.graph_op)):
@@ -178,14 +178,14 @@ def _predecessors(problem: Problem) -> list[set[int]]:
 
 
 def _of_groups(problem: Problem, device_of: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The devices, where ops that share one are on that of the first of them."""
+    """The devices, where ops that must share one are on that of the first of them."""
     first: dict[int, int] = {}
     group = problem.groups[0]
     return np.array([device_of[first.setdefault(int(group[op]), op)] for op in range(len(device_of))], np.int32)
 
 
 def _in_turn(before: Sequence[set[int]], turn: Sequence[int]) -> list[int]:
-    """The ops by their turns, each after those that it waits for."""
+    """The ops in order of their turns, each after those that it waits for."""
     after: list[list[int]] = [[] for _ in before]
     missing = [len(each) for each in before]
     for op, each in enumerate(before):

@@ -1,7 +1,7 @@
-"""Where the devices of a plan compute: on cores of the host, or on streams of accelerators.
+"""Places where the devices of a plan compute: cores of the host, or streams of accelerators.
 
-What an accelerator does is asynchronous: a thread launches ops on a stream, and goes on. A `Driver` is the small part
-of PyTorch that this package needs for that; CUDA's is in `cuda.py`. Imported only where torch is known to be present.
+An accelerator is asynchronous: a thread launches ops on a stream, and goes on. A `Driver` is the small part of PyTorch
+that this package needs for that; CUDA's is in `cuda.py`. Imported only where torch is known to be present.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from placewright.support.errors import DeviceError
 
 HOST = torch.device("cpu")
-#: How the allocators of the host say that there is too little.
+#: Messages of the host's allocators when memory is exhausted.
 _EXHAUSTED = ("can't allocate memory", "CUDA error: out of memory")
 
 
@@ -28,57 +28,57 @@ class Driver(Protocol):
     device: torch.device
 
     def holds(self, tensor: Any) -> bool:
-        """Whether a tensor lies in its memory."""
+        """True if a tensor lies in the accelerator's memory."""
 
     def new_stream(self) -> Any:
-        """A stream of its own."""
+        """A new stream."""
 
     def current_stream(self) -> Any:
-        """That of the calling thread."""
+        """The stream of the calling thread."""
 
     def on(self, stream: Any) -> AbstractContextManager[Any]:
-        """Makes a stream that of the calling thread."""
+        """A context in which a stream is that of the calling thread."""
 
     def recorded(self, stream: Any, *, timed: bool = False) -> Any:
-        """An event that comes when all that was launched on a stream so far is done."""
+        """An event that occurs when all that was launched on a stream so far is done."""
 
     def wait(self, stream: Any, event: Any) -> None:
-        """What is launched on a stream from now on runs after an event, whichever accelerator it is of."""
+        """Makes all that is launched on a stream from now on run after an event, of whichever accelerator."""
 
     def finish(self, event: Any) -> None:
-        """The calling thread waits for an event."""
+        """Makes the calling thread wait for an event."""
 
     def elapsed_ns(self, first: Any, second: Any) -> int:
-        """Between two timed events that have come."""
+        """The time between two timed events that have occurred."""
 
     def keep(self, tensor: Any, stream: Any) -> None:
-        """Tells the allocator that a stream uses a tensor that was made on another one, so that its memory is not
-        given away while it does."""
+        """Informs the allocator that a stream uses a tensor that was made on another one, so that its memory is not
+        given away meanwhile."""
 
     def brought(self, row: Any) -> Any:
-        """A row of the host's or of another accelerator in this one's memory."""
+        """A copy of a row of the host or of another accelerator, in this one's memory."""
 
     def sent_home(self, row: Any) -> Any:
-        """A row of this one in memory of the host that it can write to by itself."""
+        """A copy of a row of this accelerator in memory of the host that it can write to by itself."""
 
     def pinned(self, row: Any) -> Any:
-        """A copy of a row of the host's in memory of the host that it can read by itself."""
+        """A copy of a row of the host in memory of the host that the accelerator can read by itself."""
 
     def room_for(self, row: Any) -> Any:
-        """Memory like a row of the host's, made on the current stream, with nothing in it."""
+        """Empty memory for a row of the host's, allocated on the current stream."""
 
     def fill(self, room: Any, row: Any) -> None:
         """Copies a row of the host's to such memory, on the current stream."""
 
     def recording(self, launch: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
-        """Records what `launch` launches on its streams, without doing it. Returns what does it, on the current stream,
-        whenever it is called, and what `launch` returned, whose tensors hold something from then on."""
+        """Records what `launch` launches on its streams, without running it. Returns a function that runs it, on the
+        current stream, whenever it is called, and the result of `launch`, whose tensors are filled from then on."""
 
     def random_state(self) -> Any:
-        """Of its generator of random numbers."""
+        """The state of its random number generator."""
 
     def set_random_state(self, state: Any) -> None:
-        """Sets it."""
+        """Sets the state of its random number generator."""
 
     def count_peak(self) -> int:
         """Counts the most bytes in use from now on; returns those in use now."""
@@ -89,10 +89,11 @@ class Driver(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Place:
-    """Where one device of a plan computes.
+    """A place where one device of a plan computes.
 
-    name: as it is given in `devices`. driver: of the accelerator; None for cores of the host. stream: what its ops are
-    launched on. copies: the stream on which tensors leave it. arrivals: that on which they come back from the host.
+    name: as it is given in `devices`. driver: of the accelerator; None for cores of the host. stream: on which its ops
+    are launched. copies: the stream on which tensors leave it. arrivals: the stream on which they come back from the
+    host.
     """
 
     name: str
@@ -103,13 +104,13 @@ class Place:
 
     @property
     def device(self) -> torch.device:
-        """What PyTorch calls it."""
+        """PyTorch's device for the place."""
         return HOST if self.driver is None else self.driver.device
 
     @contextmanager
     def in_step(self, begun: Any) -> Iterator[None]:
-        """The calling thread launches on this place's stream what it runs, after the event `begun`. Waits in the end
-        for all of it, also where something was raised: nothing of a step goes on behind the caller's back."""
+        """A context in which the calling thread launches on this place's stream, after the event `begun`. Waits at the
+        end for all of it, also after an error: nothing of a step goes on after the call."""
         if self.driver is None:
             yield
             return
@@ -118,7 +119,7 @@ class Place:
             try:
                 yield
             except BaseException:
-                # Copies that nothing waits for any more may still use memory that is given back.
+                # Copies that nothing waits for any more may still use memory that is freed.
                 for stream in (self.copies, self.arrivals):
                     self.driver.wait(self.stream, self.driver.recorded(stream))
                 raise
@@ -126,7 +127,7 @@ class Place:
                 self.finish()
 
     def finish(self, event: Any = None) -> None:
-        """Waits for an event of this place, by default for all that was launched. Raises DeviceError when it failed."""
+        """Waits for an event of this place, by default for all that was launched. Raises DeviceError if it failed."""
         if self.driver is None:
             return
         try:
@@ -145,8 +146,8 @@ def on_stream(name: str, driver: Driver) -> Place:
 
 
 def out_of_memory(error: BaseException | None) -> bool:
-    """Whether an allocator had too little."""
-    # The host's raise what everything else does, that of pinned memory among them.
+    """True if an allocator had too little memory."""
+    # The host's allocators, including that of pinned memory, raise errors of general classes.
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
         not isinstance(error, DeviceError) and any(words in str(error) for words in _EXHAUSTED)
     )
@@ -164,7 +165,7 @@ def too_little_memory(what: str) -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says first; its class where it says nothing."""
+    """The first line of an error's message; its class where it has none."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
@@ -180,9 +181,9 @@ def finish_current(places: Sequence[Place]) -> None:
 
 
 class Watch:
-    """When each op of a step started and finished on one place, in ns of the host's clock.
+    """The times when each op of a step started and finished on one place, in ns of the host's clock.
 
-    note: called with a moment when it comes: 2 * op before an op, 2 * op + 1 after it.
+    note: called at each moment: 2 * op before an op, 2 * op + 1 after it.
     """
 
     def __init__(self, place: Place, count: int) -> None:
@@ -194,7 +195,8 @@ class Watch:
         self.note = _clock_into(self._times) if place.driver is None else self._record
 
     def start(self) -> None:
-        """To be called before every step. Events of the step before stay: those of a recorded one come again."""
+        """Begins a step; to be called before each. Events of the previous step stay: those of a recorded step occur
+        again."""
         self._times[:] = self._nothing
         driver = self._place.driver
         if driver is not None:
@@ -203,7 +205,7 @@ class Watch:
             self._began = event, time.perf_counter_ns()
 
     def times(self) -> list[int]:
-        """After the step: by moment, -1 for what did not come."""
+        """The times of the moments after the step; -1 for those that did not occur."""
         driver = self._place.driver
         if driver is not None:
             event, began_ns = self._began

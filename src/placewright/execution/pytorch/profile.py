@@ -1,8 +1,8 @@
-"""How long every op of a program takes on this host, and how much memory it needs for itself.
+"""The time of every op of a program on this host, and its workspace.
 
-Ops are timed where they stand in a step, since their inputs then lie in the caches as they do when it runs; once with
-all other devices idle, and once while these compute the same step. What is known of an op of the same sort is not timed
-again. Imported only where torch is known to be present.
+Ops are timed at their place in a step, since their inputs then lie in the caches as in a real run; once with all other
+devices idle, and once while these compute the same step. Ops of a known sort are not timed again. Imported only where
+torch is known to be present.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from placewright.execution.workers import Workers
 from placewright.graph import Graph
 
 _WARM_UP = 2
-#: Passes over a step: as many as fit the time, within limits.
+#: Passes over a step: as many as fit into the time, within limits.
 _MIN_PASSES, _MAX_PASSES, _PASSES_NS = 7, 60, 1_000_000_000
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ Library = dict[OpSort, MeasuredOp]
 
 @dataclass(frozen=True, kw_only=True)
 class Profiled:
-    """What a program's ops take, by name, in its own graph.
+    """The times and workspaces of a program's ops, by name in its own graph.
 
     alone: on one device while the others are idle; shared: while all of them compute; the same for one device.
     num_timed, num_known: sorts of ops that were timed now, and that the library had.
@@ -67,10 +67,10 @@ def profile_program(
 ) -> Profiled:
     """Times the ops of a program that the library does not know, and adds them to it.
 
-    step: of a plan that puts all ops on one device. cores: of each device. parameters, tensors: what the step runs on.
+    step: of a plan that puts all ops on one device. cores: of each device. parameters, tensors: the step's arguments.
     places: of the devices, where they are not all on the host; the first is that of the step. recorded: whether steps
     will be replays of a CUDA graph, in which no op waits for its launch.
-    Inputs and the generator of random numbers are afterwards as they were.
+    Inputs and the random number generator are restored afterwards.
     """
     program, device = step.program, step.plan.machine.devices[0]
     busy = [1] if len(cores) == 1 else [1, len(cores)]
@@ -103,8 +103,8 @@ def profile_program(
 
 
 def with_views(graph: Graph, ops: Sequence[MeasuredOp], gap_ns: int) -> dict[str, MeasuredOp]:
-    """Times of the ops that are planned, by name: each with what its device spends between it and the op before, which
-    is the gap and the views that are made for it; those cost no time in a plan."""
+    """Times of the ops that are planned, by name: each includes the time that its device spends between it and the
+    previous op, which is the gap and the views made for the op; in a plan views take no time."""
     made: set[int] = set()
     times: dict[str, MeasuredOp] = {}
 
@@ -125,7 +125,7 @@ def with_views(graph: Graph, ops: Sequence[MeasuredOp], gap_ns: int) -> dict[str
 
 
 def _by_sort(sorts: Sequence[OpSort], taken: Sequence[float], workspaces: Sequence[int]) -> Library:
-    """Ops of one sort take as long as they do on average, so that the sum over a step stays what it is."""
+    """Gives ops of one sort their average time, so that the sum over a step stays the same."""
     times, most = defaultdict(list), dict[OpSort, int]()
     for sort, time_ns, workspace in zip(sorts, taken, workspaces, strict=True):
         times[sort].append(time_ns)
@@ -134,7 +134,7 @@ def _by_sort(sorts: Sequence[OpSort], taken: Sequence[float], workspaces: Sequen
 
 
 def _times_of(passes: NDArray[np.float64]) -> tuple[list[float], int]:
-    """Per op the median time over the passes, and what passes between two ops; passes: [pass, op, start and finish]."""
+    """The median time of each op over the passes, and the gap between two ops; passes: [pass, op, start and finish]."""
     taken, ran = middle(passes)
     first, last = passes[:, ran, 0].min(axis=1), passes[:, ran, 1].max(axis=1)
     spent = (passes[:, ran, 1] - passes[:, ran, 0]).sum(axis=1)
@@ -143,14 +143,14 @@ def _times_of(passes: NDArray[np.float64]) -> tuple[list[float], int]:
 
 
 def _beside(graph: Graph, taken: Sequence[float], whole_ns: float) -> float:
-    """What noting its start and finish adds to the time of an op on an accelerator, beyond what passes between two: by
-    so much per op all of them take longer than a step of `whole_ns` that nobody watches."""
+    """The time that noting its start and finish adds to an op on an accelerator, beyond the gap between two: by so much
+    per op their sum exceeds a step of `whole_ns` that is not observed."""
     launched = [time for op, time in zip(graph.ops, taken, strict=True) if op.kind not in ("view", "input") and time]
     return (sum(launched) - whole_ns) / max(1, len(launched))
 
 
 def _without(graph: Graph, taken: Sequence[float], beside: float) -> list[float]:
-    """The times of ops without that, which add up to what is left of all; views and inputs launch nothing."""
+    """The times of ops without that overhead, scaled to the rest of their sum; views and inputs launch nothing."""
     launched = [0.0 if op.kind in ("view", "input") else time for op, time in zip(graph.ops, taken, strict=True)]
     left = [max(0.0, time - beside) if time else 0.0 for time in launched]
     whole = sum(launched) - beside * sum(time > 0 for time in launched)
@@ -158,14 +158,14 @@ def _without(graph: Graph, taken: Sequence[float], beside: float) -> list[float]
 
 
 def as_passes(samples: Sequence[Sequence[int]]) -> NDArray[np.float64]:
-    """[pass, op, start and finish] of what was noted in each pass."""
+    """The times noted in each pass as an array: [pass, op, start and finish]."""
     return np.array(samples, np.float64).reshape(len(samples), -1, 2)
 
 
 def middle(passes: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """The median time of each op, without what observing it takes, and which ops ran.
+    """The median time of each op, without the time to observe it, and which ops ran.
 
-    What no line of code asks for does not run, a view that nothing reads for one, and takes nothing.
+    Ops that no line of code runs, such as a view that nothing reads, take no time.
     """
     ran = np.all(passes >= 0, axis=(0, 2))
     taken = np.median(passes[:, :, 1] - passes[:, :, 0], axis=0) - observer_ns()
@@ -173,7 +173,7 @@ def middle(passes: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np
 
 
 def observer_ns() -> int:
-    """What it takes to note one moment."""
+    """The time to note one moment, in ns."""
     times = [0, 0]
     clock = time.perf_counter_ns
 
@@ -190,7 +190,7 @@ def observer_ns() -> int:
 
 
 def _passes_of(call: Callable[[], T]) -> list[T]:
-    """What a call returns, time and again, but for the first times."""
+    """The results of a repeated call, without the first ones."""
     found: list[T] = []
     clock = time.perf_counter_ns
     began, wanted = clock(), _MIN_PASSES + _WARM_UP
@@ -212,7 +212,7 @@ def _median_ns(call: Callable[[], None]) -> float:
 
 
 class _Runner:
-    """Runs one device's step over and over, and on the other devices the same step as load."""
+    """Runs one device's step repeatedly, and the same step on the other devices as load."""
 
     def __init__(
         self, step: TorchStep, parameters: Sequence[Any], tensors: Sequence[Any], places: Sequence[Place]
@@ -249,7 +249,7 @@ class _Runner:
         return as_passes(samples)
 
     def recorded_passes(self, cores: Sequence[frozenset[int]]) -> NDArray[np.float64]:
-        """The same of steps that are recorded, all beside each other."""
+        """The same as `passes` for recorded steps that run concurrently."""
         watch = Watch(self._step.places[0], 2 * len(self._step.program.graph.ops))
         replay = self._recorded(cores, watch.note)
 
@@ -262,7 +262,7 @@ class _Runner:
         return as_passes(_passes_of(once))
 
     def unwatched_ns(self, cores: Sequence[frozenset[int]], *, recorded: bool) -> float:
-        """How long a step takes on an accelerator whose ops nobody times."""
+        """The time of a step on an accelerator whose ops are not timed."""
         if recorded:
             driver, replay = the_driver(self._step.places), self._recorded(cores, None)
 
@@ -280,7 +280,8 @@ class _Runner:
             return _median_ns(lambda: self._step.once(code, self._parameters, self._tensors))
 
     def _recorded(self, cores: Sequence[frozenset[int]], note: Callable[[int], None] | None) -> Callable[[], None]:
-        """Records the step on the first device, and on the others the same as load. Returns what runs them."""
+        """Records the step on the first device, and the same on the others as load. Returns the function that runs
+        them."""
         step = self._step
         driver, places = the_driver(step.places), [*step.places, *self._others[: len(cores) - 1]]
         steps = [step, *(step.elsewhere(step.program, [place]) for place in places[1:])]
@@ -288,7 +289,7 @@ class _Runner:
         changed = {id(tensor) for tensor in step.overwritten(self._parameters, self._tensors)}
 
         def own(held: Sequence[Any], number: int) -> list[Any]:
-            """A load changes tensors of its own."""
+            """The tensors of a load: it changes copies of its own."""
             return [moved(each, driver.brought) if number and id(each) in changed else each for each in held]
 
         parameters = [own(self._parameters, number) for number in range(len(places))]
@@ -308,7 +309,7 @@ class _Runner:
             return {}
 
         try:
-            # Once as it is, by when libraries have allocated what they need.
+            # Run once unrecorded, so that libraries have allocated what they need.
             with torch.no_grad():
                 launch([moved(tensor, driver.brought) for tensor in self._tensors])
                 finish_current(places)
@@ -322,7 +323,7 @@ class _Runner:
     def _timed(self, samples: list[list[int]]) -> None:
         watch = Watch(self._step.places[0], 2 * len(self._step.program.graph.ops))
         if self._step.places[0].driver is not None:
-            # Once to see which ops have a kernel there: looking takes as long as launching some of them.
+            # Run once to see which ops have a kernel there: the check takes as long as launching some of them.
             self._step.once(_code(self._step, Channels(0), None), self._parameters, self._tensors)
         code = _code(self._step, Channels(0), watch.note)
 
@@ -334,7 +335,7 @@ class _Runner:
         samples.extend(_passes_of(once))
 
     def _load(self, over: list[Channels], number: int) -> Callable[[], None]:
-        """What another device does meanwhile: the same step on tensors of its own."""
+        """The load of another device: the same step on tensors of its own."""
         channels = Channels(0)
         over.append(channels)
         changed = {id(tensor) for tensor in self._step.overwritten(self._parameters, self._tensors)}
@@ -350,7 +351,7 @@ class _Runner:
                 while not channels.stopped:
                     step.once(code, parameters, tensors)
             except StoppedError:
-                pass  # That is how the load ends.
+                pass  # The load ends this way.
 
         return load
 
@@ -363,8 +364,8 @@ def _code(step: TorchStep, channels: Channels, observe: Callable[[int], None] | 
 
 @contextmanager
 def unchanged(changed: Sequence[Any], places: Sequence[Place] = ()) -> Iterator[None]:
-    """What steps change is put back afterwards. changed: tensors. places: where else than on the host random numbers
-    are drawn."""
+    """A context after which changes of steps are undone. changed: tensors. places: where random numbers are drawn
+    besides the host."""
     before = [tensor.detach().clone() for tensor in changed]
     random = torch.get_rng_state()
     drawn = {driver: driver.random_state() for driver in drivers_of(places)}

@@ -1,4 +1,4 @@
-"""A captured graph as something that can be run: ops, the call behind each, and what is where.
+"""A captured graph as a program to run: ops, the call behind each, and where its tensors are.
 
 Imported only where torch is known to be present.
 """
@@ -29,14 +29,14 @@ WITH_BODIES = frozenset(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TorchProgram:
-    """A functional graph of ATen calls, as AOTAutograd hands them to backends: ops to be planned, and a call for each.
+    """A functional graph of ATen calls, as AOTAutograd passes them to backends: ops to be planned, and a call for each.
 
     calls: by op of the graph; inputs have none. strides: of the tensors that calls make and read, where they have any.
     homes: the device on which each of them was traced. parameters: tensor of the graph -> its name, of those inputs
-    that stay from step to step; slots: where each of these stands among the placeholders, in their order. constants:
-    tensor of the graph -> value. inputs: tensor of the graph -> its place among the other inputs. input_signature:
-    shape and dtype of each of those. results: the tensors that the graph returns. random: the ops that draw random
-    numbers, in their order.
+    that stay from step to step; slots: positions of these among the placeholders, in their order. constants: tensor of
+    the graph -> value. inputs: tensor of the graph -> its place among the other inputs. input_signature: shape and
+    dtype of each of those. results: the tensors that the graph returns. random: the ops that draw random numbers, in
+    their order.
     """
 
     graph: Graph
@@ -52,7 +52,7 @@ class TorchProgram:
     random: tuple[int, ...]
 
     def split(self, given: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Values of all placeholders that are tensors, as those of parameters and those of other inputs."""
+        """The values of all tensor placeholders, divided into those of parameters and those of other inputs."""
         slots = set(self.slots)
         others = [value for place, value in enumerate(given) if place not in slots]
         return [given[place] for place in self.slots], others
@@ -67,11 +67,11 @@ def program_of_graph(
     labels: Mapping[str, str] | None = None,
     sums_in_place: bool = False,
 ) -> TorchProgram:
-    """The program of a graph whose results are all it returns.
+    """The program of a graph whose only effects are its results.
 
-    resident: of each placeholder, whether it is there from begin to end; the others are freed after their last reader.
-    static: whether it is the same tensor in every step; by default those that are resident. Placeholders that are no
-    tensors are sizes that are known, and left out. labels: names of placeholders in the module, by their names in the
+    resident: for each placeholder, whether it is there from beginning to end; the others are freed after their last
+    reader. static: whether it is the same tensor in every step; by default those that are resident. Placeholders that
+    are not tensors are known sizes, and left out. labels: names of placeholders in the module, by their names in the
     graph. sums_in_place: whether gradients of one tensor are added in place, in plans of one device.
     Raises InputError for a call that a plan cannot run.
     """
@@ -100,7 +100,7 @@ def program_of_graph(
 
 
 def tensor_placeholders(graph: torch.fx.Graph) -> list[Any]:
-    """The placeholders of a graph that stand for tensors."""
+    """The placeholders of a graph that are tensors."""
     return [node for node in graph.find_nodes(op="placeholder") if isinstance(node.meta.get("val"), torch.Tensor)]
 
 
@@ -133,7 +133,7 @@ def _random(graph: Graph, captured: Capture) -> tuple[int, ...]:
 
 
 def _values(tensors: Mapping[Any, tuple[int | None, ...]]) -> Iterator[tuple[int, Any]]:
-    """What was traced of each tensor of the graph."""
+    """The traced value of each tensor of the graph."""
     for node, indices in tensors.items():
         value = node.meta["val"]
         for index, each in zip(indices, value if isinstance(value, (tuple, list)) else (value,), strict=True):
@@ -142,7 +142,7 @@ def _values(tensors: Mapping[Any, tuple[int | None, ...]]) -> Iterator[tuple[int
 
 
 def overwritten_by(graph: Graph) -> set[int]:
-    """The tensors that are there when a step begins, and in whose memory it puts something else."""
+    """The tensors that exist when a step begins and whose memory it overwrites."""
     return {
         graph.base_of[output]
         for op in graph.ops
@@ -170,12 +170,12 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def signature(tensors: Sequence[Any]) -> tuple[tuple[tuple[int, ...], Any], ...]:
-    """Shape and dtype of each tensor: what a program is made for. Raises InputError for one that has no one shape."""
+    """Shape and dtype of each tensor, for which a program is made. Raises InputError for a tensor without one shape."""
     if any(tensor.is_nested for tensor in tensors):
         raise InputError("a nested tensor has rows of several sizes, and a plan is for one size of each tensor")
     return tuple((tuple(tensor.shape), tensor.dtype) for tensor in tensors)
 
 
 def describe_signature(signature: Sequence[tuple[tuple[int, ...], Any]]) -> str:
-    """For errors: "float32[8, 3], int64[8]"."""
+    """The text of a signature for errors: "float32[8, 3], int64[8]"."""
     return ", ".join(f"{str(dtype).removeprefix('torch.')}{list(shape)}" for shape, dtype in signature) or "none"

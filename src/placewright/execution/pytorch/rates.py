@@ -1,4 +1,4 @@
-"""What one CPU device reaches while all of them compute: arithmetic, memory, and what the smallest op takes.
+"""The rates of one CPU device while all of them compute: arithmetic, memory, and the time of the smallest op.
 
 Imported only where torch is known to be present.
 """
@@ -16,14 +16,14 @@ from placewright.execution.workers import Workers
 from placewright.machine import Device
 
 _SIDE = 512
-#: Four times what a core finds in its own caches and its share of a common one.
+#: Four times the size of a core's own caches and its share of a common one.
 _STREAMED = 2**24
 _REPETITIONS = 15
 
 
 def with_measured_rates(device: Device, cores: Sequence[frozenset[int]]) -> Device:
-    """The device with the share of its peak that a matrix product reaches, the bandwidth that adding reaches, and the
-    time of the smallest op. cores: of each device of its machine; all are measured at once."""
+    """The device with the share of its peak that a matrix product reaches, the bandwidth that an addition reaches, and
+    the time of the smallest op. cores: of each device of its machine; all are measured at once."""
     found: list[tuple[int, int, int]] = []
 
     def job() -> None:

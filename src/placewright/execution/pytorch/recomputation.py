@@ -1,7 +1,7 @@
 """Forward and backward of a graph whose checkpoints recompute: everything but the random numbers, which are kept.
 
-PyTorch would have an op that draws set back the generator in backward, which all devices share. Imported only where
-torch is known to be present.
+PyTorch would make a random op reset the generator in backward, which all devices share. Imported only where torch is
+known to be present.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from placewright.importers.torch.ops import describe, draws_random_numbers, may_
 
 
 def partition(joint: torch.fx.GraphModule, inputs: Any, **options: Any) -> tuple[Any, Any]:
-    """The forward and the backward graph, as PyTorch parts them by default once backward recomputes nothing that draws,
-    and nothing that reads what forward has overwritten by then."""
+    """The forward and the backward graph, partitioned as by PyTorch's default, but so that backward recomputes nothing
+    that draws random numbers, and nothing that reads tensors overwritten by forward."""
     correct_dtypes(joint.graph.nodes)
     _note_trained(joint.graph)
     changed = overwritten(joint.graph)
@@ -46,26 +46,27 @@ def partition(joint: torch.fx.GraphModule, inputs: Any, **options: Any) -> tuple
 
 
 class _Plain:
-    """Stands for an op that may draw where it does not, attention without dropout for one: PyTorch goes by its name."""
+    """A replacement for an op that may draw where it does not, such as attention without dropout: PyTorch goes by its
+    name."""
 
     def __init__(self, op: Any) -> None:
         self.op = op
         self.__name__ = op.__name__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What the op computes."""
+        """The result of the op."""
         return self.op(*args, **kwargs)
 
 
 def _note_trained(graph: torch.fx.Graph) -> None:
-    """Notes of which recurrent layers there is a backward, which the forward part alone does not show."""
+    """Marks the recurrent layers that have a backward, which the forward part alone does not show."""
     forward, backward = torch.ops.aten.mkldnn_rnn_layer.default, torch.ops.aten.mkldnn_rnn_layer_backward.default
     for node in graph.find_nodes(op="call_function", target=forward):
         node.meta[TRAINED] = any(reader.target is backward for result in node.users for reader in result.users)
 
 
 def keep_masks(joint: torch.fx.GraphModule) -> None:
-    """Makes each dropout of the host one op that draws and others that can run again."""
+    """Divides each dropout of the host into an op that draws and others that can run again."""
     for node in [node for node in joint.graph.nodes if node.op == "call_function" and _is_dropout_on_host(node)]:
         _keep_mask(node)
 

@@ -1,5 +1,5 @@
-"""Regions: ops of one device that run without waiting for another device or handing it anything in between, so that
-one call can compute them all.
+"""Regions: ops of one device that run without waiting for another device or handing it anything in between, so that one
+call can compute them all.
 
 Imported only where torch is known to be present.
 """
@@ -24,8 +24,8 @@ _FUSED = frozenset(
 
 
 def with_regions(steps: Steps, program: TorchProgram, chosen: Collection[Region] | None = None) -> Steps:
-    """The steps with regions in place of the ops that they hold. chosen: the regions wanted; None
-    for all that may gain."""
+    """The steps with regions in place of the ops that they hold. chosen: the regions wanted; None for all that may
+    gain."""
     return replace(steps, of_device=tuple(tuple(_merged(device, program, chosen)) for device in steps.of_device))
 
 
@@ -61,7 +61,7 @@ def _parts(steps: Sequence[Step], program: TorchProgram) -> Iterator[list[Step]]
 
 
 def _may_join(op: int, program: TorchProgram) -> bool:
-    """Whether an op is one call of PyTorch that changes nothing and draws no random numbers."""
+    """True if an op is one call of PyTorch that changes nothing and draws no random numbers."""
     call, graph = program.calls.get(op), program.graph
     if call is None or not isinstance(call.function, torch._ops.OpOverload):
         return False
@@ -79,12 +79,12 @@ def _region(part: Sequence[Step], program: TorchProgram) -> Region:
     for op in ops:
         read.update(dict.fromkeys(tensor for tensor in reads_of(op, program) if tensor not in made))
         made.update(dict.fromkeys(tensor for tensor in program.calls[op].results if tensor is not None))
-    # What others read of a region is what is not released within it.
+    # Others read the tensors of a region that are not released within it.
     return Region(ops, tuple(read), tuple(tensor for tensor in made if tensor not in released))
 
 
 def _may_gain(region: Region, program: TorchProgram) -> bool:
-    """Whether there is something to fuse: two ops that a loop computes, where libraries compute the heavy ones."""
+    """True if there is something to fuse: two ops that a loop computes; libraries compute the heavy ones."""
     kinds = [program.graph.ops[op].kind for op in region.ops]
     return bool(region.outputs) and sum(kind in _FUSED for kind in kinds) > 1
 

@@ -1,4 +1,4 @@
-"""A program some of whose ops run again: every run is a call of its own.
+"""A program with reruns: every run of an op is a call of its own.
 
 Imported only where torch is known to be present.
 """
@@ -22,8 +22,8 @@ def rewritten_program(
     moves: Sequence[Move] = (),
     device_of: Mapping[str, int] | None = None,
 ) -> TorchProgram:
-    """The program with reruns and moves, as of `rewritten`. Ops that draw random numbers run once. Raises InputError
-    where one names what the program does not have."""
+    """The program with reruns and moves, as by `rewritten`. Ops that draw random numbers run once. Raises InputError
+    where a rerun or move names what the program does not have."""
     if not reruns and not moves:
         return program
     found = rewritten(program.graph, reruns, moves, device_of)
@@ -46,7 +46,7 @@ def rewritten_program(
 
 
 def _of_copies(known: Mapping[int, Any], tensor_of: Sequence[int]) -> dict[int, Any]:
-    """What is known of tensors, for what has their content as well."""
+    """A mapping by tensor, extended to the tensors that are copies or reruns of these."""
     return {place: known[tensor] for place, tensor in enumerate(tensor_of) if tensor in known}
 
 

@@ -1,4 +1,5 @@
-"""What a step finds when it begins and what it leaves: parameters, buffers, constants and inputs, and its outputs.
+"""The tensors that a step finds when it begins and leaves when it ends: parameters, buffers, constants, inputs,
+outputs.
 
 All of them lie where the module has them. A device whose ops read one of them elsewhere keeps a copy, which is made
 again once the module's own has changed; what a step writes into a copy is written into the module's own at its end.
@@ -24,27 +25,27 @@ from placewright.support.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class _Copy:
-    """of: the module's own tensor. version: of that, when it was copied."""
+    """A copy. of: the module's own tensor. version: of that, when it was copied."""
 
     of: Any
     version: int
     tensor: Any
 
     def is_of(self, own: Any) -> bool:
-        """Whether it is what the module's own is now."""
+        """True if the copy is up to date with the module's own tensor."""
         version = _version(own)
         return self.of is own and self.version == version and version >= 0
 
 
 class Residents:
-    """What a program finds and leaves, on the places of its devices."""
+    """The tensors that a program finds and leaves, on the places of its devices."""
 
     def __init__(self, program: TorchProgram, steps: Steps, places: Sequence[Place]) -> None:
         self._program = program
         self._places = places
         self._drivers = drivers_of(places)
         self._number = {tensor: place for place, tensor in enumerate(program.parameters)}
-        #: Of the host (None) and each accelerator, what its ops read or write of what is there when the step begins.
+        #: For the host (None) and each accelerator: the tensors there when the step begins that its ops read or write.
         self._touched: dict[Driver | None, set[int]] = {}
         for place, own in zip(places, steps.of_device, strict=True):
             if not self._drivers:
@@ -59,17 +60,17 @@ class Residents:
             if place.driver is not None
         }
         self._output_place = {tensor: places[device] for tensor, device in steps.output_device.items()}
-        #: Of what a step overwrites: its last version, and the other way round.
+        #: For each tensor that a step overwrites: its last version; then the reverse.
         self._written = _last_versions(program, steps)
         self._overwritten = {last: base for base, last in self._written.items()}
         self._copies: dict[tuple[Driver | None, int], _Copy] = {}
 
     def forget(self) -> None:
-        """Copies are made anew for the next step."""
+        """Makes all copies anew for the next step."""
         self._copies.clear()
 
     def on_each(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> list[tuple[Sequence[Any], list[Any]]]:
-        """What the function of each device is called with: its parameters, and a list of the program's inputs."""
+        """The arguments of each device's function: its parameters, and a list of the program's inputs."""
         here = {driver: (list(parameters), list(tensors)) for driver in self._touched}
         for driver, touched in self._touched.items():
             for tensor in touched:
@@ -89,7 +90,7 @@ class Residents:
         return copy
 
     def deliver(self, parameters: Sequence[Any], tensors: Sequence[Any], out: dict[int, Any]) -> None:
-        """After a step: brings its outputs to where the module's own would be, and into the module what it wrote."""
+        """Moves a step's outputs to where the module's own would be, and writes its changes into the module."""
         if not self._drivers:
             return
         with torch.no_grad():
@@ -105,7 +106,7 @@ class Residents:
                     out[tensor] = self._at_home(tensor, driver, out[tensor])
 
     def _write(self, driver: Driver | None, base: int, held: Any, now: Any) -> None:
-        """Writes what is now in a copy into the module's own; the copy is as new as that then."""
+        """Writes the present content of a copy into the module's own tensor; afterwards the copy is up to date."""
         among, place = self._held(base, held)
         own = among[place]
         if own is not now:
@@ -115,7 +116,7 @@ class Residents:
                 self._copies[driver, base] = _Copy(of=own, version=_version(own), tensor=now)
 
     def _at_home(self, tensor: int, driver: Driver | None, value: Any) -> Any:
-        """An output, where the module itself would have made it."""
+        """An output, on the device where the module itself would have made it."""
         home = self._program.homes.get(tensor, HOST)
         there = next((each for each in self._drivers if each.device == home and home != HOST), None)
         if driver is not None:
@@ -128,7 +129,7 @@ class Residents:
         return _brought_home(value, driver)
 
     def _at_host(self, driver: Driver, tensor: int, own: Any) -> Any:
-        """A weight in memory of the host from which it comes without the host's doing."""
+        """A weight in memory of the host that an accelerator can read by itself."""
         name = self._program.graph.tensors[tensor].name
         if driver.holds(own):
             raise InputError(
@@ -143,7 +144,7 @@ class Residents:
         return known.tensor
 
     def _held(self, tensor: int, held: tuple[Any, Any]) -> tuple[Any, int]:
-        """Of parameters and inputs the list that has a tensor of the graph, and its place there."""
+        """The list of parameters or inputs that has a tensor of the graph, and its place there."""
         if tensor in self._number:
             return held[0], self._number[tensor]
         return held[1], self._program.inputs[tensor]
@@ -155,7 +156,7 @@ class Residents:
         known = self._copies.get((driver, tensor))
         if known is None or not known.is_of(own):
             where, name = "the host" if driver is None else driver.name, self._program.graph.tensors[tensor].name
-            # What a caller in inference mode makes, no worker outside of it could write to.
+            # No worker outside of inference mode could write to a tensor made by a caller in it.
             with (
                 too_little_memory(f"{where} has too little memory for a copy of '{name}'"),
                 torch.inference_mode(False),
@@ -166,8 +167,8 @@ class Residents:
 
 
 def what_stays(held: Iterable[Any], places: Sequence[Place], *, recorded: bool) -> list[str]:
-    """What plans are to keep in place, as entries of `keep`: all of a step that a CUDA graph records, which is done on
-    the GPU's own memory, and weights where some of what the module holds lies on an accelerator already."""
+    """The tensors that plans must keep in place, as entries of `keep`: everything in a step that a CUDA graph records,
+    which runs on the GPU's own memory, and weights where some of the module's tensors already lie on an accelerator."""
     drivers = drivers_of(places)
     stay = any(driver.holds(tensor) for tensor in held for driver in drivers)
     return [*(["move:*"] if recorded else []), *(["weight:*"] if stay else [])]
@@ -188,7 +189,7 @@ def _holder_of(tensor: Any, drivers: Sequence[Driver]) -> Driver | None:
 
 
 def _brought_home(tensor: Any, driver: Driver | None) -> Any:
-    """In memory of the host, when the copy is done."""
+    """A copy in memory of the host, after waiting for it."""
     assert driver is not None
     copy = _copied(tensor, driver, driver.sent_home)
     driver.finish(driver.recorded(driver.current_stream()))
@@ -202,12 +203,13 @@ def _copied(tensor: Any, holder: Driver | None, move: Callable[[Any], Any]) -> A
 
 
 def _version(tensor: Any) -> int:
-    """Counts the changes of a tensor; -1 where PyTorch does not."""
+    """The number of changes of a tensor; -1 where PyTorch does not count them."""
     return -1 if tensor.is_inference() else int(tensor._version)
 
 
 def _found_by(steps: Sequence[Step], program: TorchProgram, *, inputs: bool) -> Iterator[int]:
-    """What steps read or write that is there before them. inputs: whether that takes those in that an op hands out."""
+    """The tensors from before the steps that they read or write. inputs: whether to include those that an input op
+    returns."""
     graph = program.graph
     for op in (op for step in steps for op in _ops_of(step)):
         overwritten = (graph.base_of[tensor] for tensor in graph.ops[op].outputs if _overwrites(tensor, program))
@@ -223,7 +225,7 @@ def _ops_of(step: Step) -> tuple[int, ...]:
 
 
 def _last_versions(program: TorchProgram, steps: Steps) -> dict[int, int]:
-    """Of each parameter, buffer and input that a step overwrites, the tensor that is its last version."""
+    """The last version of each parameter, buffer and input that a step overwrites, by its own tensor."""
     base_of = program.graph.base_of
     found = {
         base_of[tensor]: tensor

@@ -1,4 +1,4 @@
-"""What a run as planned tells about its ops and links, for planning again.
+"""Times of ops and links from a run as planned, for planning again.
 
 Imported only where torch is known to be present.
 """
@@ -19,12 +19,12 @@ from placewright.graph import Graph
 from placewright.machine import Link, Machine
 from placewright.plans.record import Plan
 
-#: Fewer waits say too little about a link.
+#: The fewest waits from which a link's latency is taken.
 _MIN_WAITS = 3
 
 
 def op_times_of_run(plan: Plan, graph: Graph, passes: NDArray[np.float64]) -> dict[str, MeasuredOp]:
-    """What the ops took in a run of a plan, with what their devices spent before them. passes: [pass, op, start and
+    """The times of ops in a run of a plan, including what their devices spent before them. passes: [pass, op, start and
     finish], negative where no device ran an op."""
     taken, _ = middle(passes)
     gap = _gap_ns(plan, graph, passes) - observer_ns()
@@ -33,7 +33,7 @@ def op_times_of_run(plan: Plan, graph: Graph, passes: NDArray[np.float64]) -> di
 
 
 def machine_of_run(plan: Plan, graph: Graph, passes: NDArray[np.float64]) -> Machine:
-    """The plan's machine with links that take what devices waited for in the run; as it was where none had to."""
+    """The plan's machine with links that take as long as devices waited in the run; unchanged where none waited."""
     waits = _waits_ns(plan, graph, passes)
     if len(waits) < _MIN_WAITS:
         return plan.machine
@@ -46,13 +46,13 @@ def machine_of_run(plan: Plan, graph: Graph, passes: NDArray[np.float64]) -> Mac
 
 
 def _with_wait(link: Link, latency_ns: int, size_bytes: int) -> Link:
-    """The link with a latency at which a tensor of that size takes as long as was waited for it."""
+    """The link with the latency for which a tensor of that size takes as long as the wait for it."""
     by_size = link.transfer_time_ns(size_bytes) - link.latency_ns
     return replace(link, latency_ns=max(0, latency_ns - by_size))
 
 
 def _gap_ns(plan: Plan, graph: Graph, passes: NDArray[np.float64]) -> int:
-    """Between two ops on one device where it neither waits nor makes views: a quarter of them at the least."""
+    """The 25th percentile of gaps between two ops on one device; at least a quarter of them have no waits or views."""
     gaps = []
     for ops in _by_device(plan, graph):
         for one in passes:
@@ -64,7 +64,7 @@ def _gap_ns(plan: Plan, graph: Graph, passes: NDArray[np.float64]) -> int:
 
 
 def _waits_ns(plan: Plan, graph: Graph, passes: NDArray[np.float64]) -> list[float]:
-    """Where a device waited for a tensor of another: from the end of what makes it to the start of what reads it."""
+    """The waits of devices for tensors of others: from the end of the op that makes one to the start of its reader."""
     device_of = plan.device_of
     times = np.median(passes, axis=0)
     waits = []
@@ -80,7 +80,7 @@ def _waits_ns(plan: Plan, graph: Graph, passes: NDArray[np.float64]) -> list[flo
 
 
 def _made_elsewhere(op: int, graph: Graph, device_of: Mapping[str, int], times: NDArray[np.float64]) -> float:
-    """When the last tensor from another device was made that an op reads; minus infinity for none."""
+    """The time when the last tensor from another device that an op reads was made; minus infinity for none."""
     own = device_of[graph.ops[op].name]
     latest = -np.inf
     for tensor in needs_of(op, graph):

@@ -1,4 +1,4 @@
-"""What forward leaves for backward, in bytes: of one graph, and of graphs that run one after the other.
+"""The bytes that forward leaves for backward: of one graph, and of graphs that run one after the other.
 
 Imported only where torch is known to be present.
 """
@@ -22,29 +22,29 @@ from placewright.support.errors import InputError
 
 
 def saved(forward: fx.GraphModule, num_outputs: int) -> list[Any]:
-    """The tensors that forward returns behind its results, other than its arguments."""
+    """The tensors that forward returns after its results, other than its arguments."""
     return [node.meta["val"] for node in _saved(forward, num_outputs) if node.op != "placeholder"]
 
 
 def kept(forward: fx.GraphModule, num_outputs: int, static_inputs: Sequence[int]) -> list[Any]:
-    """What each further run keeps until its backward: what it saves, and the arguments among that which are not there
-    anyway, as results of the run before are. static_inputs: places of the arguments that are."""
+    """The tensors that each further run keeps until its backward: those it saves, including arguments that are not
+    there anyway, such as results of the previous run. static_inputs: places of the arguments that are there."""
     there = {node for place, node in enumerate(forward.graph.find_nodes(op="placeholder")) if place in static_inputs}
     return [node.meta["val"] for node in _saved(forward, num_outputs) if node not in there]
 
 
 def num_bytes(tensors: Iterable[Any], sizes: Sizes) -> int:
-    """What they take with such sizes."""
+    """The bytes of tensors with such sizes."""
     return sum(map(sizes.num_bytes, tensors))
 
 
 class Policies:
-    """What a policy of `create_selective_checkpoint_contexts` says of the nodes of a joint graph, as it was traced.
+    """The policies of `create_selective_checkpoint_contexts` for the nodes of a joint graph, as it was traced.
 
     Attributes
     ----------
     kept
-        Names of those that it has saved.
+        Names of the nodes that the policy saves.
     """
 
     def __init__(self, joint: fx.GraphModule) -> None:
@@ -53,7 +53,7 @@ class Policies:
         self.is_fixed = CheckpointPolicy.MUST_RECOMPUTE in said.values()
 
     def check(self, limit: str) -> None:
-        """Raises InputError where a plan might save what it has computed again. limit: in words."""
+        """Raises InputError where a plan might save what the policy computes again. limit: in words."""
         if self.is_fixed:
             raise InputError(
                 f"what create_selective_checkpoint_contexts says to save and to compute again takes more than {limit}, "
@@ -73,7 +73,7 @@ def _saved(forward: fx.GraphModule, num_outputs: int) -> list[fx.Node]:
 
 @dataclass(frozen=True, kw_only=True)
 class SavingGraph:
-    """A graph to be planned for a limit on what its forward saves, beside the one on its peak.
+    """A graph to be planned for a limit on what its forward saves, in addition to that on its peak.
 
     peak_bytes: of the plan in which everything is saved. graph: of forward and backward, with such sizes.
     """
@@ -90,12 +90,12 @@ class SavingGraph:
         return with_memory_between(self.graph, self.joint.is_forward, max(0, there))
 
     def parted(self, plan: Plan, static_inputs: Sequence[int]) -> tuple[fx.GraphModule, fx.GraphModule]:
-        """The parts by a plan for such a graph, or for the graph without the limit."""
+        """The parts for a plan of such a graph, or of the graph without the limit."""
         found = without_memory_between(plan.reruns, plan.moves, self.graph, self.joint.is_forward)
         return self.joint.parted(found[0], static_inputs, moves=found[1])
 
     def _held_between(self) -> int:
-        """Bytes between the passes whatever is saved: arguments and results."""
+        """Bytes held between the passes whatever is saved: arguments and results."""
         tensors = self.graph.tensors
         found = {self.graph.base_of[place] for place, op in enumerate(self.graph.producer_of) if op < 0}
         for place, tensor in enumerate(tensors):

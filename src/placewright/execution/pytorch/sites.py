@@ -1,4 +1,4 @@
-"""What the code of a device is bound to: its place, how tensors come and go, constants in its memory, and its calls.
+"""The objects that the code of a device uses: its place, handing of tensors, constants in its memory, and its calls.
 
 Imported only where torch is known to be present.
 """
@@ -32,14 +32,14 @@ class Sites:
         self._handings: dict[tuple[int, int], Handing] = {}
 
     def handing(self, source: int, destination: int) -> Handing:
-        """From one device to another; the same for both of them."""
+        """The handing from one device to another; the same for both of them."""
         if (source, destination) not in self._handings:
             self._handings[source, destination] = handing(self.places[source], self.places[destination])
         return self._handings[source, destination]
 
 
 class Site:
-    """That of one device."""
+    """The site of one device."""
 
     def __init__(self, sites: Sites, device: int) -> None:
         self._sites = sites
@@ -48,11 +48,11 @@ class Site:
         self.moves = moves(self.place)
 
     def handing_to(self, destination: int) -> Handing:
-        """What this device does to hand something over."""
+        """The functions by which this device hands something over."""
         return self._sites.handing(self._device, destination)
 
     def handing_from(self, source: int) -> Handing:
-        """What it does to take something."""
+        """The functions by which this device takes something."""
         return self._sites.handing(source, self._device)
 
     def constant(self, tensor: int) -> Any:
@@ -60,15 +60,15 @@ class Site:
         return self._sites.residents.constant(tensor, self.place.driver)
 
     def function(self, op: int) -> Callable[..., Any]:
-        """What an op's call runs here."""
+        """The function for an op's call on this device."""
         return self._sites.fallbacks.function(op, self.place)
 
     def device(self, named: torch.device) -> torch.device:
-        """Where an op that names a device makes its result: here, wherever that was when it was traced."""
+        """The device on which an op that names one makes its result: this one, whichever was traced."""
         return named if named.type == "meta" else self.place.device
 
     def brings(self) -> Callable[[Any], Any] | None:
-        """What fetches an input of the program; None where it may be read as it is."""
+        """A function that fetches an input of the program; None where inputs can be read as they are."""
         driver, stream = self.place.driver, self.place.stream
         if driver is None:
             return None

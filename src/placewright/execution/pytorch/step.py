@@ -1,4 +1,4 @@
-"""A plan on workers: one step of a program, over and over.
+"""A plan on workers: runs one step of a program repeatedly.
 
 Imported only where torch is known to be present.
 """
@@ -47,8 +47,8 @@ class TorchStep:
     def __init__(
         self, program: TorchProgram, plan: Plan, workers: Workers, places: Sequence[Place] | None = None
     ) -> None:
-        """program: without the plan's reruns and moves. places: of the plan's devices that compute, in their order; by
-        default all on the host."""
+        """Sets up a step. program: without the plan's reruns and moves. places: of the plan's devices that compute, in
+        their order; by default all on the host."""
         program = rewritten_program(program, plan.reruns, plan.moves, plan.device_of)
         self.program = program
         self.plan = plan
@@ -58,32 +58,32 @@ class TorchStep:
         self._fallbacks = Fallbacks(program)
         self.residents = Residents(program, self._steps, self.places)
         self._sites = Sites(program, self.places, self.residents, self._fallbacks)
-        #: Places of inputs that are results, too, or are written to.
+        #: Places of inputs that are also results, or are written to.
         own = {*program.results, *overwritten_by(program.graph)}
         self._returned = {place for tensor, place in program.inputs.items() if tensor in own}
-        #: One device of the host computes in the thread that calls, with as many threads as that has.
+        #: A single device of the host computes in the calling thread, with as many threads as that has.
         self._is_of_caller = len(self.places) == 1 and self.places[0].driver is None
-        #: What steps are replays of, where they are.
+        #: The recording that steps replay; None where they are not recorded.
         self._recorded: Recorded | None = None
         self._overwritten_inputs: list[int] = []
-        #: What computes the regions that are not computed op by op.
+        #: The callables for the regions that are not computed op by op.
         self._compiled: dict[Region, Callable[..., Any]] = {}
         self._code = self._write(None)
         self._is_proven = not drivers_of(self.places)
 
     @property
     def num_compiled_regions(self) -> int:
-        """How many regions are not computed op by op."""
+        """The number of regions that are not computed op by op."""
         return len(self._compiled)
 
     @property
     def fallbacks(self) -> dict[str, str]:
-        """The ops that ran on the host since their device has no kernel for them: its name and PyTorch's reason."""
+        """PyTorch's reasons, by op name, for ops that ran on the host since their device has no kernel for them."""
         return dict(self._fallbacks.reasons)
 
     def compile_regions(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> None:
-        """Runs one step in which Inductor compiles the regions that may gain by it, and keeps those that do. A compiled
-        region has other last bits than its ops."""
+        """Runs one step in which Inductor compiles the regions that may gain from it, and keeps those that do. A
+        compiled region has other last bits than its ops."""
         steps = with_regions(self._steps, self.program)
         regions = [step for device in steps.of_device for step in device if isinstance(step, Region)]
         trials = {region: Trial(region, self.program) for region in regions}
@@ -94,9 +94,9 @@ class TorchStep:
     def run(self, parameters: Sequence[Any], tensors: Sequence[Any], *, taken: bool = False) -> dict[int, Any]:
         """Runs one step and returns the outputs of the graph, by tensor. Not to be called by two threads at once.
 
-        parameters: in the order of the program's. tensors: what the module is called with. taken: whether those may be
-        freed once their last reader has run, for which they are taken out of the list. Raises InputError when they
-        are not of the shapes that the plan was made for; what an op raises passes through, with a note that names it.
+        parameters: in the order of the program's. tensors: the arguments of the module. taken: whether those may be
+        freed once their last reader has run, for which they are taken out of the list. Raises InputError when they are
+        not of the shapes that the plan was made for; errors of ops pass through, with a note that names the op.
         """
         try:
             if self._recorded is not None:
@@ -106,12 +106,12 @@ class TorchStep:
                 self._prove()
             return out
         except BaseException:
-            # Devices stopped wherever they were, so that channels may hold what nobody took.
+            # Devices stopped wherever they were, so channels may hold what was not taken.
             self._code = self._write(None)
             raise
 
     def timed(self, parameters: Sequence[Any], tensors: Sequence[Any], steps: int) -> list[list[int]]:
-        """Runs steps and tells for each when each op of the graph started and finished: [2 * num ops] in ns of one
+        """Runs steps and returns for each when each op of the graph started and finished: [2 * num ops] in ns of one
         clock, -1 for ops that no device ran."""
         watches = [Watch(place, 2 * len(self.program.graph.ops)) for place in self.places]
         code = self._write([watch.note for watch in watches])
@@ -130,9 +130,8 @@ class TorchStep:
         return found
 
     def peak_bytes(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> int:
-        """Runs one step of a plan for one device, and counts what is in use at the most: parameters, buffers and
-        constants, inputs until their last reader has run, and what ops make. On the host the step runs in the caller's
-        thread."""
+        """Runs one step of a plan for one device, and returns the most bytes in use: parameters, buffers and constants,
+        inputs until their last reader has run, and results of ops. On the host the step runs in the caller's thread."""
         driver = self.places[0].driver
         if driver is not None:
             self.residents.forget()
@@ -145,14 +144,14 @@ class TorchStep:
         return self.resident_bytes(parameters) + peak
 
     def workspaces(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> list[int]:
-        """Runs one step of a plan for one device, and counts for each op of the graph what it has in use beside its
-        inputs and outputs, in bytes. On the host the step runs in the caller's thread."""
+        """Runs one step of a plan for one device, and returns for each op of the graph the bytes it has in use besides
+        its inputs and outputs. On the host the step runs in the caller's thread."""
         graph, driver = self.program.graph, self.places[0].driver
         if driver is None:
             with torch.no_grad():
                 most = allocated_between(lambda mark: self._write([mark])[1][0].function(parameters, list(tensors), {}))
         else:
-            # Once before: what a library then allocates and keeps is no op's.
+            # Run once before: memory that a library allocates then and keeps belongs to no op.
             self._run(self._code, parameters, tensors)
             counted = _Counted(driver)
             self._run(self._write([counted.mark]), parameters, tensors)
@@ -164,7 +163,7 @@ class TorchStep:
         return [max(0, most.get(2 * index, 0) - size) for index, size in enumerate(made)]
 
     def elsewhere(self, program: TorchProgram, places: Sequence[Place]) -> TorchStep:
-        """The same plan for a program that differs in what ops do, on other places; none for the host."""
+        """The same plan for a program whose ops do other things, on other places; without any, on the host."""
         return TorchStep(program, self.plan, self._workers, places)
 
     def once(self, code: DeviceCode, parameters: Sequence[Any], tensors: Sequence[Any]) -> None:
@@ -174,11 +173,11 @@ class TorchStep:
             code.function(*held[0], {})
 
     def site(self, device: int) -> Site:
-        """What the code of a device is bound to."""
+        """The site of a device, for its code."""
         return Site(self._sites, device)
 
     def resident_bytes(self, parameters: Sequence[Any]) -> int:
-        """Of parameters, buffers and constants."""
+        """Bytes of parameters, buffers and constants."""
         storages = [tensor.untyped_storage() for tensor in (*parameters, *self.program.constants.values())]
         return sum({storage.data_ptr(): int(storage.nbytes()) for storage in storages}.values())
 
@@ -202,7 +201,7 @@ class TorchStep:
     ) -> Code:
         """The code of a step: by default op by op where ops are observed, with the compiled regions otherwise.
 
-        observe: for each device what it calls around its ops.
+        observe: for each device the function that it calls before and after its ops.
         """
         if steps is None and observe is None:
             steps, compiled = with_regions(self._steps, self.program, self._compiled), self._compiled
@@ -244,9 +243,9 @@ class TorchStep:
 
     def record(self, parameters: Sequence[Any], tensors: Sequence[Any]) -> None:
         """Runs one step, and records another: from now on `run` and `timed` replay a CUDA graph, and `run` returns when
-        it has been launched. Raises InputError where the step is not of one GPU, or not all of it can be recorded."""
+        it has been launched. Raises InputError where the step is not of one GPU, or cannot be recorded completely."""
         check_recordable(self.program, parameters, the_driver(self.places))
-        # By then libraries have allocated what they need, and all ops have shown that they have kernels.
+        # After this run libraries have allocated what they need, and all ops have shown that they have kernels.
         self._run(self._code, parameters, tensors)
         self._prove()
         self.refuse_fallbacks()
@@ -255,12 +254,12 @@ class TorchStep:
         self._recorded = self._record(self._code, parameters, tensors)
 
     def refuse_fallbacks(self) -> None:
-        """Raises InputError where an op has run on the host instead of its device, as no part of a recording can."""
+        """Raises InputError where an op has run on the host instead of its device, as a recording cannot include it."""
         for op in self.fallbacks:
             raise InputError(f"the op '{op}' has no kernel on the GPU, and a CUDA graph holds nothing of the CPU's")
 
     def _prove(self) -> None:
-        """All ops have run: those that have a kernel are called without a second thought from now on."""
+        """Records that all ops have run: those with a kernel are called without checks from now on."""
         self._is_proven = True
         self._code = self._write(None)
 
@@ -271,7 +270,7 @@ class TorchStep:
             self._recorded = self._record(self._code, parameters, tensors)
         out = self._recorded.run(tensors)
         if any(not self._recorded.driver.holds(tensors[place]) for place in self._overwritten_inputs):
-            finish_current(self.places)  # The host is about to read what is written there.
+            finish_current(self.places)  # The host is about to read these results.
         self.residents.deliver(parameters, tensors, out)
         return out
 
@@ -294,7 +293,7 @@ class TorchStep:
         return Recorded(driver, launch, parameters, tensors)
 
     def _begun(self) -> dict[Driver | None, Any]:
-        """For each accelerator an event behind what the calling thread has launched."""
+        """An event for each accelerator, behind what the calling thread has launched."""
         return {driver: driver.recorded(driver.current_stream()) for driver in drivers_of(self.places)}
 
     def _on_device(
@@ -319,7 +318,7 @@ class _Counted:
         self.most: dict[int, int] = {}
 
     def mark(self, number: int) -> None:
-        """A part begins, and the one before it ends."""
+        """Begins a part, and ends the one before it."""
         if self._last is not None:
             before, held = self._last
             self.most[before] = self._driver.peak_bytes() - held
@@ -343,8 +342,8 @@ def check_inputs(program: TorchProgram, tensors: Sequence[Any], places: Sequence
 
 
 def check_readable(tensors: Mapping[str, Any], places: Sequence[Place] = ()) -> None:
-    """Raises InputError naming the tensor that is on another device than the host and those of the plan, or nowhere (on
-    the meta device)."""
+    """Raises InputError naming a tensor that is on a device other than the host and those of the plan, or on none (the
+    meta device)."""
     drivers = drivers_of(places)
     for name, tensor in tensors.items():
         if not tensor.is_cpu and not any(driver.holds(tensor) for driver in drivers):
@@ -354,14 +353,15 @@ def check_readable(tensors: Mapping[str, Any], places: Sequence[Place] = ()) -> 
 
 @contextmanager
 def naming_the_op(code: DeviceCode, program: TorchProgram, plan: Plan) -> Iterator[None]:
-    """What an op raises gets a note of its name and device. Raises DeviceError where memory does not suffice."""
+    """A context that adds a note with name and device of the op to its errors. Raises DeviceError where memory does not
+    suffice."""
     try:
         yield
     except Exception as error:
         op, device = code.op_at(error), plan.machine.devices[code.device].name
         name = None if op is None else program.graph.ops[op].name
         if out_of_memory(error):
-            # What is no op hands a tensor over, to memory of its own or of the device that it goes to.
+            # Outside of ops a tensor is handed over, to memory of this device or of its destination.
             needed = f"{device} has too little memory for the op '{name}'"
             if name is None:
                 needed = f"there is too little memory for a tensor that {device} hands over"

@@ -20,21 +20,21 @@ from placewright.support.errors import InputError
 
 
 def step_in_backward(optimizer: Optimizer) -> Optimizer:
-    """Have an optimizer step each parameter within backward, as soon as its gradient is there, and free the gradient.
+    """Make an optimizer step each parameter within backward, as soon as its gradient is there, and free the gradient.
 
-    So the gradients of all parameters are never there at once. The loop stays as it is: `optimizer.step()` ends the
-    step, and `zero_grad()` finds nothing. Parameters, states and the numbers that learning rate schedulers set are bit
-    by bit those of the ordinary loop with the same optimizer. Its `state_dict` is the same, too.
+    So the gradients of all parameters never exist at once. The loop stays as it is: `optimizer.step()` ends the step,
+    and `zero_grad()` finds nothing. Parameters, states and the numbers that learning rate schedulers set are bit by bit
+    those of the ordinary loop with the same optimizer. Its `state_dict` is also the same.
 
-    There is one backward pass for each step, and nothing can read gradients between the two: what tries to, as
-    `torch.nn.utils.clip_grad_norm_` does, is refused. Values can be clipped by `register_hook` of each parameter. A
+    There is one backward pass for each step, and nothing can read gradients between the two: functions that try to,
+    such as `torch.nn.utils.clip_grad_norm_`, are refused. Values can be clipped by `register_hook` of each parameter. A
     forward pass between backward and step would read parameters that have been stepped already, as would a backward
     that reads a parameter by `detach()`.
 
     Parameters
     ----------
     optimizer
-        Any whose step of a parameter needs nothing of the others. It holds the parameters from now on as before.
+        Any optimizer whose step of a parameter needs nothing of the others. It still holds the parameters.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def step_in_backward(optimizer: Optimizer) -> Optimizer:
     ------
     InputError
         For optimizers with a closure, as LBFGS, or whose step of a parameter depends on others, and for parameters
-        within `DistributedDataParallel`. In backward where a parameter gets a second gradient before
+        within `DistributedDataParallel`. In backward where a parameter receives a second gradient before
         `optimizer.step()`; in `optimizer.step()` where a `torch.amp.GradScaler` calls it; and where gradients are read
         before it.
 
@@ -63,19 +63,19 @@ def step_in_backward(optimizer: Optimizer) -> Optimizer:
 
 
 def is_in_backward(optimizer: Optimizer) -> bool:
-    """Whether it steps in backward."""
+    """True if an optimizer steps in backward."""
     return optimizer in _STEPPING
 
 
 def optimizers_in_backward(parameters: Iterable[torch.Tensor]) -> list[Optimizer]:
-    """Those that step any of these in backward."""
+    """The optimizers that step any of these parameters in backward."""
     known = {id(each) for each in parameters}
     return [each for each in _STEPPING if any(id(parameter) in known for _, parameter in each_parameter(each))]
 
 
 class SpentGradient(torch.Tensor):
-    """The gradient of a parameter that has been stepped, until the step ends. It takes no memory, and nothing can be
-    computed of it: whoever finds no gradient, as one that clips gradients by their norm, says nothing."""
+    """The gradient of a parameter that has been stepped, until the step ends. It takes no memory, and refuses all
+    computation: code that finds no gradient at all, such as clipping by norm, would silently go on."""
 
     @staticmethod
     def __new__(cls, parameter: torch.Tensor) -> SpentGradient:
@@ -89,7 +89,7 @@ class SpentGradient(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Refuses whatever is to be computed."""
+        """Refuses any computation."""
         raise InputError(
             f"a parameter has been stepped in backward, and its gradient is gone, which {func} is to use; call "
             "backward once for each step, and leave out clipping by norm and GradScaler, or leave step_in_backward out"
@@ -97,12 +97,12 @@ class SpentGradient(torch.Tensor):
 
 
 def gradient_of(parameter: torch.Tensor) -> torch.Tensor | None:
-    """Its gradient, where it takes memory."""
+    """The gradient of a parameter, where it takes memory."""
     return None if isinstance(parameter.grad, SpentGradient) else parameter.grad
 
 
 class _Stepping:
-    """What steps the parameters of one optimizer; whoever holds that keeps this.
+    """The hooks that step the parameters of one optimizer; they live as long as the optimizer.
 
     stepped: identities of parameters since its last step. groups: by identities of their parameters.
     """
@@ -112,26 +112,26 @@ class _Stepping:
         self._stepped: set[int] = set()
         self._is_in_step = False
         self._groups: dict[int, dict[str, Any]] = {}
-        # So a GradScaler leaves its numbers with any optimizer, where they are seen, and not only with fused ones.
+        # With this a GradScaler passes its numbers to any optimizer, not only to fused ones, so that they are seen.
         optimizer._step_supports_amp_scaling = True
-        # First of all, before another hook has the gradients used.
+        # First of all hooks, before another one uses the gradients.
         begin = optimizer.register_step_pre_hook(self._begin)
         optimizer._optimizer_step_pre_hooks.move_to_end(begin.id, last=False)
         optimizer.register_step_post_hook(self._end)
-        # Those that are frozen by now have their gradients stepped by the optimizer's own step.
+        # Parameters that are frozen now are stepped by the optimizer's own step.
         trained = [each for _, each in each_parameter(optimizer) if each.requires_grad]
         hooks = [each.register_post_accumulate_grad_hook(self._step) for each in trained]
         weakref.finalize(optimizer, _remove, hooks)
 
     def _step(self, parameter: torch.Tensor) -> None:
         optimizer = self._optimizer()
-        # PyTorch calls it, too, where a graph has given the gradient to its parameter by itself, and returned none.
+        # PyTorch also calls it where a graph has given the gradient to its parameter by itself, and returned none.
         if optimizer is None or gradient_of(parameter) is None:
             return
         if not self._groups:
             _check_not_reduced(optimizer)
         if not self._stepped:
-            # `load_state_dict` makes others.
+            # `load_state_dict` makes new groups.
             self._groups = {id(each): group for group, each in each_parameter(optimizer)}
         if id(parameter) in self._stepped:
             raise InputError(
@@ -141,7 +141,7 @@ class _Stepping:
         if (group := self._groups.get(id(parameter))) is not None:
             self._stepped.add(id(parameter))
             step_parameter(optimizer, group, parameter)
-            # Within a step a closure has called backward, and the optimizer is to find nothing.
+            # Within a step a closure has called backward, and the optimizer must find no gradient.
             parameter.grad = None if self._is_in_step else SpentGradient(parameter)
 
     def _begin(self, optimizer: Optimizer, *_: Any) -> None:
@@ -154,7 +154,7 @@ class _Stepping:
         self._drop(optimizer)
 
     def _end(self, *_: Any) -> None:
-        # Behind a closure, whose backward belongs to this step.
+        # Runs after a closure, whose backward belongs to this step.
         self._stepped.clear()
         self._is_in_step = False
 

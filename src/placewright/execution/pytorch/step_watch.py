@@ -1,4 +1,4 @@
-"""What compiled forwards keep until their backward has run, and what the allocator gives out from one to the other.
+"""Memory that compiled forwards keep until their backward has run, and the allocator's peak over both.
 
 Imported only where torch is known to be present.
 """
@@ -18,12 +18,12 @@ from placewright.execution.pytorch.memory import PeakWatch
 from placewright.support.errors import InputError
 from placewright.support.quantities import format_bytes
 
-#: What autograd calls the backward of a graph that AOTAutograd compiled.
+#: Autograd's name for the backward of a graph that AOTAutograd compiled.
 _COMPILED = "CompiledFunctionBackward"
 
 
 class StepWatch:
-    """Watches the steps of one module: what waits for backward, and once the memory of a whole step.
+    """A watch on the steps of one module: what waits for backward, and once the memory of a whole step.
 
     memory_limit: bytes. measured_bytes: of the step that was watched, None before.
     """
@@ -37,12 +37,12 @@ class StepWatch:
         self.measured_bytes: int | None = None
 
     def pending_bytes(self) -> int:
-        """What is kept by now for a backward that has not run, arguments and parameters aside."""
+        """Bytes kept now for a backward that has not run, without arguments and parameters."""
         self._kept = {key: kept for key, kept in self._kept.items() if not kept[0].expired()}
         return sum(size for _, size in self._kept.values())
 
     def begin(self, module: nn.Module, given: Any, beside: int) -> None:
-        """Before forward. given: its arguments. beside: bytes in use beside them and what the module holds."""
+        """Begins before forward. given: its arguments. beside: bytes in use besides them and the module's tensors."""
         held = [*module.parameters(), *module.buffers()]
         is_trained, self._has_backward = self._has_backward, False
         if not is_trained or self.measured_bytes is not None or not PeakWatch.can_begin(held[0].device):
@@ -52,7 +52,7 @@ class StepWatch:
         self._watch, self._is_over = PeakWatch(held[0].device), False
 
     def finish(self) -> None:
-        """After a step, or where it is none: something is compiled, or backward does not follow."""
+        """Ends the watch after a step, or without one: something is compiled, or backward does not follow."""
         watch, self._watch = self._watch, None
         if watch is None:
             return
@@ -69,14 +69,15 @@ class StepWatch:
             )
 
     def forget(self) -> None:
-        """Has another step watched."""
+        """Makes it watch another step."""
         self.measured_bytes = None
 
     def note(self, results: Any, arguments: Iterable[Any]) -> None:
-        """After a graph has run. Has `backward(retain_graph=True)` refused: it would keep what is to be freed."""
+        """Notes a graph that has run, and makes it refuse `backward(retain_graph=True)`, which would keep memory to be
+        freed."""
         given = {storage._cdata for storage in _storages(arguments)}
         leaves = [leaf for leaf in tree_leaves(results) if isinstance(leaf, torch.Tensor)]
-        # What was moved to the host takes no memory of the device.
+        # Tensors moved to the host take no memory of the device.
         devices = {leaf.device for leaf in leaves}
         for node in {_compiled(leaf.grad_fn) for leaf in leaves}:
             if node is None:
@@ -97,14 +98,14 @@ class StepWatch:
             torch.autograd.Variable._execution_engine.queue_callback(self._end)
 
     def _end(self) -> None:
-        """When backward is over."""
+        """Ends the measurement when backward is over."""
         if self._watch is not None:
             self._watch.end()
             self._is_over = True
 
 
 def _compiled(node: Any) -> Any:
-    """The node of a compiled graph, behind a view of its result; None without one."""
+    """The node of a compiled graph, behind a view of its result; None if there is none."""
     while node is not None and node.name() != _COMPILED:
         following = node.next_functions
         node = following[0][0] if following else None

@@ -1,8 +1,8 @@
-"""Guards beside PyTorch's own, for what it takes to stay as it is in the Python objects that a captured module reads.
+"""Guards in addition to PyTorch's own, for what it assumes to be constant in the Python objects that a module reads.
 
-PyTorch guards each value that it reads. It does not see that a name appears where there was none, that a dictionary
-gets another order, that a list within a tuple changes, or that a function or a class does. Imported only where torch is
-known to be present.
+PyTorch guards each value that it reads. It does not see that a new name appears, that a dictionary gets another order,
+that a list within a tuple changes, or that a function or a class does. Imported only where torch is known to be
+present.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from torch._guards import Guard, TracingContext
 from placewright.execution.pytorch.traced_code import TracedCode, content_of, is_of_pytorch
 from placewright.support.errors import InputError, shown
 
-#: What keeps the names of a module's parts beside its own attributes.
+#: The dictionaries with the names of a module's parts, besides its own attributes.
 _PARTS = ("_parameters", "_buffers", "_modules")
 #: Guards of a dictionary by which PyTorch knows how many entries it has.
 _COUNTED = {"SEQUENCE_LENGTH", "DICT_KEYS_MATCH", "EMPTY_NN_MODULE_HOOKS_DICT"}
 
 
 def add_stricter_guards() -> None:
-    """Adds them to those of the graph that PyTorch captures now."""
+    """Adds stricter guards to those of the graph that PyTorch captures now."""
     context = TracingContext.get()
     guards = context.guards_context.dynamo_guards
     traced = TracedCode(context.traced_code)
@@ -62,9 +62,9 @@ def add_stricter_guards() -> None:
 
 
 def has_effects_outside() -> bool:
-    """Whether what PyTorch captures now changes anything but what it is called with.
+    """True if the code that PyTorch captures now changes anything but what it is called with.
 
-    Raises InputError where it writes to a class, of whose instances PyTorch has read what was there before.
+    Raises InputError where it writes to a class, whose old values PyTorch has read through instances.
     """
     effects = InstructionTranslator.current_tx().output.side_effects
     changed = [each for each in effects.id_to_variable.values() if effects.is_modified(each)]
@@ -79,7 +79,7 @@ def has_effects_outside() -> bool:
 
 
 def _is_copied(source: Any) -> bool:
-    """Whether a copy of what is called has a copy of what is read there: not of globals, nor of functions."""
+    """True if a copy of the called object includes what is read there: not for globals, nor for functions."""
     while (base := getattr(source, "base", None)) is not None:
         if not isinstance(source, (AttrSource, GenericAttrSource, DictGetItemSource, GetItemSource)):
             return isinstance(source, NNModuleSource) and _is_copied(base)
@@ -91,7 +91,7 @@ def _is_copied(source: Any) -> bool:
 
 @dataclass(eq=False)
 class _Read:
-    """Where PyTorch read a value. kinds: its guards. has_parts: whether it read parts of it, too."""
+    """The source from which PyTorch read a value. kinds: its guards. has_parts: whether it also read parts of it."""
 
     source: Any
     kinds: set[str] = field(default_factory=set)
@@ -108,7 +108,7 @@ def _guard_code(builder: Any, guard: Guard, *, traced: TracedCode) -> None:
 def _guard_value(builder: Any, guard: Guard, *, read: _Read, names: Set[str], traced: TracedCode) -> None:
     try:
         value = builder.get(guard)
-    except Exception:  # A source of no object that is there now: PyTorch's own guards are all there is.
+    except Exception:  # The source has no object now: PyTorch's own guards must suffice.
         return
     if isinstance(value, type):
         traced.watch_value(value)
@@ -121,7 +121,7 @@ def _guard_value(builder: Any, guard: Guard, *, read: _Read, names: Set[str], tr
 
 
 def _add(builder: Any, guard: Guard, source: Any, check: Callable[[Any], bool]) -> None:
-    """Adds a check of the value of a source, or where PyTorch takes none of it, of what the value is read from."""
+    """Adds a check of the value of a source, or if PyTorch takes none there, of the source from which it is read."""
     manager = builder.get_guard_manager_from_source(source)
     if not isinstance(manager, DictGuardManager):
         manager.add_lambda_guard(check, [f"___as_captured({guard.name})"], guard.user_stack)
@@ -132,7 +132,7 @@ def _add(builder: Any, guard: Guard, source: Any, check: Callable[[Any], bool]) 
 
 
 def _checks(value: Any, read: _Read, names: Set[str]) -> Iterator[Callable[[Any], bool]]:
-    """What is to hold of a value that was read, beside what PyTorch checks."""
+    """The checks on a value that was read, in addition to PyTorch's."""
     if isinstance(value, (torch.Tensor, type, FunctionType)):
         return
     if (type(value) is float and value == 0) or type(value) is complex:
@@ -171,7 +171,7 @@ def _checks(value: Any, read: _Read, names: Set[str]) -> Iterator[Callable[[Any]
 
 
 def _counts(module: torch.nn.Module) -> list[int]:
-    """How many attributes and parts a module has."""
+    """The numbers of attributes and parts of a module."""
     held = vars(module)
     return [len(held), *(len(held[part]) for part in _PARTS if part in held)]
 

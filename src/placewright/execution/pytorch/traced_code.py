@@ -1,4 +1,4 @@
-"""The classes, functions and settings that PyTorch took to stay what they are when it captured a module.
+"""The classes, functions and settings that PyTorch assumed to be constant when it captured a module.
 
 PyTorch guards objects and what they hold, not classes, methods, builtins and settings of the process. Imported only
 where torch is known to be present.
@@ -23,7 +23,7 @@ from torch.nn.modules import module as every_module
 
 from placewright import _core
 
-#: What PyTorch calls hooks of all modules, which it does not guard.
+#: PyTorch's names for hooks of all modules, which it does not guard.
 _HOOKS = [name for name in vars(every_module) if name.startswith("_global_") and name.endswith("_hooks")]
 _TORCH = str(Path(torch.__file__).parent)
 _ATOMS = (type(None), bool, int, float, complex, str, bytes, type(...))
@@ -33,24 +33,24 @@ _CALLED = ("__class_getitem__", "__subclasshook__")
 
 @dataclass(frozen=True)
 class _Class:
-    """What a class was. names: of all attributes. values: of methods and of what code that was interpreted names."""
+    """The state of a class. names: of all attributes. values: of methods and of attributes that traced code names."""
 
     bases: tuple[type, ...]
     names: frozenset[str]
     values: Mapping[str, Any]
-    #: So that no other object gets the identity of one of these.
+    #: Held so that no other object gets the identity of one of these.
     held: tuple[Any, ...] = field(compare=False)
 
 
 class _Function:
-    """What a function was: its code, its defaults, and how much it holds."""
+    """The state of a function: its code, its defaults, and how much it holds."""
 
     def __init__(self, function: FunctionType) -> None:
         self._parts = function.__code__, function.__defaults__, function.__kwdefaults__
         self._held, self._annotations = len(function.__dict__), len(function.__annotations__)
 
     def is_of(self, function: FunctionType) -> bool:
-        """Whether a function is that now."""
+        """True if a function has this state now."""
         code, defaults, keyword_defaults = self._parts
         return (
             function.__code__ is code
@@ -62,7 +62,7 @@ class _Function:
 
 
 class TracedCode:
-    """Knows what code was interpreted, and what it depends on, as it was.
+    """The code that was interpreted, and the state of what it depends on.
 
     traced: the code that PyTorch interpreted.
     """
@@ -71,12 +71,12 @@ class TracedCode:
         self._known = set(traced)
         self._names = {name for code in self._known for name in code.co_names}
         self._watched: dict[type, _Class] = {}
-        #: Attributes of classes whose own code is called, and may read them all.
+        #: Attributes of classes whose own code is called, which may read all of them.
         self._contents: dict[type, Any] = {}
         self._order: list[type] = []
         self._versions = _core.TypeVersions()
         self._functions: dict[FunctionType, _Function] = {}
-        #: Names that code looks up among builtins, by the globals in which they are not.
+        #: Names that code looks up among builtins, by the globals that lack them.
         self._not_in: dict[int, tuple[dict[str, Any], set[str]]] = {}
         self._builtins: dict[str, Any] = {}
         self._settings = self._settings_now()
@@ -100,7 +100,7 @@ class TracedCode:
                             self.watch_function(function)
 
     def watch_value(self, kind: type) -> None:
-        """Notes a class that is read itself, and not for its instances."""
+        """Notes a class that is read itself, not for its instances."""
         self.watch(kind)
         if _runs_its_own_code(kind):
             for each in (*kind.__mro__, *inspect.getmro(type(kind))):
@@ -108,7 +108,7 @@ class TracedCode:
                     self._contents[each] = _contents_of(each)
 
     def watch_function(self, function: FunctionType) -> None:
-        """Notes what a function of the user's is, and the builtins that its code reads."""
+        """Notes the state of a user's function, and the builtins that its code reads."""
         if is_of_pytorch(function.__code__):
             return
         self._functions[function] = _Function(function)
@@ -119,7 +119,7 @@ class TracedCode:
                 self._not_in.setdefault(id(own), (own, set()))[1].add(name)
 
     def is_as_it_was(self) -> bool:
-        """Whether classes, functions and settings are what they were."""
+        """True if classes, functions and settings are unchanged."""
         return (
             all(self._is_same(place) for place in self._versions.changed())
             and all(state.is_of(function) for function, state in self._functions.items())
@@ -130,8 +130,8 @@ class TracedCode:
         )
 
     def _settings_now(self) -> tuple[Any, ...]:
-        """What of the process PyTorch does not guard: hooks of all modules, what counts as a subclass, autocast's
-        dtypes, and where code reads it the environment."""
+        """Settings of the process that PyTorch does not guard: hooks of all modules, the registry of virtual
+        subclasses, autocast's dtypes, and the environment where code reads it."""
         return (
             [list(getattr(every_module, name).values()) for name in _HOOKS],
             abc.get_cache_token(),
@@ -141,7 +141,7 @@ class TracedCode:
         )
 
     def _is_same(self, place: int) -> bool:
-        """Whether a class whose version has changed has not in what counts."""
+        """True if a class whose version has changed is unchanged in what counts."""
         kind = self._order[place]
         was = self._watched[kind]
         is_same = was == self._state(kind)
@@ -160,14 +160,15 @@ class TracedCode:
 
 
 def is_of_pytorch(code: CodeType) -> bool:
-    """Whether code is PyTorch's own, of which nobody changes more than whole methods."""
+    """True if code is PyTorch's own, of which users change whole methods at most."""
     return code.co_filename.startswith(_TORCH)
 
 
 def content_of(value: Any) -> Any:
-    """What a container of plain values holds, as something that does not change with it; of all else what it is."""
+    """The content of a container of plain values, as an object that does not change with it; for anything else its
+    identity."""
     if type(value) in _ATOMS:
-        return type(value), repr(value)  # By what is written zero is another than minus zero.
+        return type(value), repr(value)  # By their texts zero and minus zero differ.
     if type(value) in (tuple, list):
         return (type(value), *(content_of(each) for each in value))
     if type(value) in (set, frozenset):
@@ -178,7 +179,7 @@ def content_of(value: Any) -> Any:
 
 
 def _runs_its_own_code(kind: type) -> bool:
-    """Whether PyTorch calls Python code of a class where it is read itself, in place of interpreting it."""
+    """True if PyTorch calls Python code of a class when the class itself is read, instead of interpreting it."""
     called = [vars(each).get(name) for name in _CALLED for each in kind.__mro__ if _is_users(each)]
     for each in inspect.getmro(type(kind)):
         called += vars(each).values() if _is_users(each) else ()

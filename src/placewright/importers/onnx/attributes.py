@@ -1,4 +1,5 @@
-"""What costs and learners need of an ONNX node beyond its kind, in placewright's words (docs/formats.md)."""
+"""The attributes of an ONNX node that costs and learners need beyond its kind, in placewright's words
+(docs/formats.md)."""
 
 from __future__ import annotations
 
@@ -17,11 +18,11 @@ Attributes = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
-    """A node as the rules see it.
+    """A node in the form that the rules read.
 
-    inputs, outputs: fixed shapes; None for an optional one left out, or one that has no shape.
-    values: contents of the inputs that are small and constant, None for the others.
-    version: of the operator set the node belongs to. first_is_weight: the first input is a parameter.
+    inputs, outputs: fixed shapes; None for a missing optional one, or one without a shape. values: contents of the
+    inputs that are small and constant, None for the others. version: of the operator set the node belongs to.
+    first_is_weight: the first input is a parameter.
     """
 
     op_type: str
@@ -35,7 +36,7 @@ class NodeView:
     first_is_weight: bool
 
     def shape(self, place: int) -> Shape:
-        """Shape of an input that must be there. Raises ValueError when it is not."""
+        """The shape of a required input. Raises ValueError when it is missing."""
         shape = self.inputs[place] if place < len(self.inputs) else None
         if shape is None:
             raise ValueError(f"{self.op_type} has no input {place}")
@@ -68,7 +69,7 @@ def _matmul(node: NodeView) -> Attributes:
     n = _rows_columns(second, node.attributes.get("transB", 0))[1]
     batch = math.prod(_broadcast(first[:-2], second[:-2]))
     if len(second) == 2 and not node.attributes.get("transA", 0):
-        # One matrix for the whole batch: the rows of all its members are multiplied at once.
+        # There is one matrix for the whole batch: the rows of all its members are multiplied at once.
         batch, m = 1, batch * m
     bias_place = {"Gemm": 2, "FusedGemm": 2, "QGemm": 6, "DynamicQuantizeMatMul": 4, "MatMulIntegerToFloat": 6}
     return {"batch": batch, "m": m, "n": n, "k": k, "bias": node.has(bias_place.get(node.op_type, 99))}
@@ -85,12 +86,12 @@ def _broadcast(first: Shape, second: Shape) -> list[int]:
 
 
 def contraction_of(node: NodeView) -> Contraction:
-    """What an Einsum asks for. Raises ValueError where it does not fit its inputs."""
+    """The contraction of an Einsum. Raises ValueError where it does not fit its inputs."""
     return contraction(node.attributes["equation"], node.inputs)
 
 
 def _einsum(node: NodeView) -> Attributes:
-    """One product of two matrices says how large they are; several, or sums before it, only what they cost."""
+    """The sizes of an Einsum's only product of two matrices, with FLOPs if sums precede it; else the FLOPs of all."""
     found = contraction_of(node)
     if len(found.products) > 1:
         return {"flops": found.flops}
@@ -119,7 +120,7 @@ def _conv(node: NodeView) -> Attributes:
 
 
 def _window(node: NodeView, kernel: Sequence[int]) -> Attributes:
-    """kernel, stride, padding and dilation; padding has one entry per axis, or begins then ends where they differ."""
+    """The kernel, stride, padding and dilation; padding has one entry per axis, or begins then ends if they differ."""
     ones = [1] * len(kernel)
     stride = node.attributes.get("strides", ones)
     dilation = node.attributes.get("dilations", ones)
@@ -132,7 +133,7 @@ def _window(node: NodeView, kernel: Sequence[int]) -> Attributes:
 
 
 def _same_padding(node: NodeView, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> list[int]:
-    """Padding that makes the output ceil(input / stride) long, the odd one before or after as auto_pad says."""
+    """The padding that makes the output ceil(input / stride) long, the odd one before or after as auto_pad says."""
     totals = [
         max(0, (-(-length // step) - 1) * step + (size - 1) * gap + 1 - length)
         for length, size, step, gap in zip(node.shape(0)[2:], kernel, stride, dilation, strict=True)
@@ -156,7 +157,7 @@ def _attention(node: NodeView) -> Attributes:
         "value_dim": value[3],
         "causal": _is_causal(node),
     }
-    # ONNX's own lets the first query see the keys of the past and the first one behind them, however many there are.
+    # ONNX's own Attention lets the first query see the past keys and the first one after them, however many there are.
     begins = node.op_type == "Attention" and attributes["causal"] and query[2] != key[2]
     return {**attributes, "past_length": past} if begins else attributes
 
@@ -164,17 +165,17 @@ def _attention(node: NodeView) -> Attributes:
 def query_key_value(
     op_type: str, attributes: Mapping[str, Any], inputs: Sequence[Shape | None]
 ) -> tuple[Shape, Shape, Shape]:
-    """Shapes of query, key and value as (batch, heads, length, size), in whatever way the inputs pack them.
+    """The shapes of query, key and value as (batch, heads, length, size), in whatever way the inputs pack them.
 
-    Heads may lie side by side, (batch, length, heads x size), or query, key and value of a head, or its key and value:
-    (batch, length, heads, 3 or 2, size). GroupQueryAttention may have the heads of all three side by side in its
-    query. Raises ValueError, TypeError or an arithmetic error for other shapes.
+    Heads may be adjacent, (batch, length, heads x size), or query, key and value of a head, or its key and value:
+    (batch, length, heads, 3 or 2, size). GroupQueryAttention may have the heads of all three adjacent in its query.
+    Raises ValueError, TypeError or an arithmetic error for other shapes.
     """
     query, key, value = (shape or () for shape in (*inputs, None, None, None)[:3])
     heads: int = attributes.get("q_num_heads") or attributes.get("num_heads") or (query[1] if len(query) == 4 else 0)
     kv_heads: int = attributes.get("kv_num_heads") or heads
     if op_type == "PackedMultiHeadAttention":
-        # The tokens of all sequences stand in one row; where each would be with padding says how many there can be.
+        # The tokens of all sequences are in one row; the padded positions of tokens show how many there can be.
         batch, length = inputs[4] or ()
         query, key, value = ((batch, length, *shape[1:]) if shape else () for shape in (query, key, value))
     if not key and len(query) == 3:
@@ -199,7 +200,7 @@ def _heads_apart(shape: Shape, heads: int) -> Shape:
 
 
 def _past_length(node: NodeView, place: int, rank: int) -> int:
-    """Number of keys that are kept from earlier tokens, where the input at that place holds them."""
+    """The number of keys that are kept from earlier tokens, where the input at that place holds them."""
     past = node.inputs[place] if node.has(place) else None
     return past[-2] if past is not None and len(past) == rank else 0
 
@@ -211,7 +212,7 @@ def _is_causal(node: NodeView) -> bool:
 
 
 def _projecting_attention(node: NodeView) -> Attributes:
-    """ONNX Runtime's Attention, which also holds the projections of query, key and value."""
+    """The attributes of ONNX Runtime's Attention, which also holds the projections of query, key and value."""
     batch, length, _ = node.shape(0)
     heads = node.attributes["num_heads"]
     sizes = node.attributes.get("qkv_hidden_sizes") or [node.shape(1)[-1] // 3] * 3
@@ -243,8 +244,8 @@ def _rnn(node: NodeView) -> Attributes:
     }
 
 
-#: Function of a normalisation by operator. Those of two families without a name of their own go with the one whose
-#: arithmetic they have: a p-norm squares, sums and scales like RMS, a mean-variance normalisation is a layer one.
+#: Function of a normalisation by operator. Two families without a name of their own count as the one with the same
+#: arithmetic: a p-norm squares, sums and scales like RMS, a mean-variance normalisation is a layer normalisation.
 _NORMALIZATIONS = {
     "BatchNormalization": "batch",
     "EmbedLayerNormalization": "layer",
@@ -283,7 +284,7 @@ def _pooling(node: NodeView) -> Attributes:
 
 
 def _softmax(node: NodeView) -> Attributes:
-    """Before version 13 all axes from the given one on were one row."""
+    """The axes of a softmax; before version 13 all axes from the given one on were one row."""
     rank = len(node.shape(0))
     version = node.attributes.get("opset", 13) if node.domain else node.version
     if version < 13:
@@ -328,7 +329,7 @@ def _reduction(node: NodeView) -> Attributes:
 
 
 def _sort(node: NodeView) -> Attributes:
-    """The work, log2(n) comparisons per element, where n is not the last axis of the first input."""
+    """The work of a sort, log2(n) comparisons per element, where n is not the last axis of the first input."""
     if node.op_type == "NonMaxSuppression":
         shape, axis = node.shape(1), -1
     else:
@@ -339,7 +340,7 @@ def _sort(node: NodeView) -> Attributes:
     return {"flops": math.prod(shape) * max(1, length - 1).bit_length()}
 
 
-#: Elementwise functions whose name is not the operator's in snake case.
+#: Elementwise functions whose names are not the operators' in snake case.
 _ELEMENTWISE = {"IsInf": "isinf", "IsNaN": "isnan", "PRelu": "prelu", "SwiGLU": "swiglu", "Sum": "add"}
 
 
@@ -353,7 +354,7 @@ def _elementwise(node: NodeView) -> Attributes:
 
 
 def _other(node: NodeView) -> Attributes:
-    """An Einsum of one operand that only reads a diagonal; of the other operators nothing is known."""
+    """The attributes of an Einsum of one operand that only reads a diagonal; nothing is known of other operators."""
     return {"flops": contraction_of(node).flops} if node.op_type == "Einsum" else {}
 
 

@@ -1,4 +1,4 @@
-"""What the branches of an If and the bodies of a Loop or Scan do, which the node does as one op."""
+"""The work of the branches of an If and the bodies of a Loop or Scan, which the node does as one op."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ from placewright.importers.onnx.records import initializers_of, node_attributes,
 from placewright.importers.onnx.shapes import Shapes
 from placewright.support.errors import InputError
 
-#: Makes the graph of a model whose shapes are known, from its shapes, the names of its weights and a builder.
+#: A function that makes the graph of a model from its shapes, the names of its weights and a builder.
 BuildGraph: TypeAlias = Callable[[Shapes, frozenset[str], GraphBuilder], Graph]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What a node with subgraphs does in a step.
+    """The work of a node with subgraphs in a step.
 
     flops, bytes_moved: of all rounds. computes: the attribute that says in which dtype most FLOPs are computed, where
-    that cannot be seen. temporary_bytes: the most that lies between ops inside. trips: rounds of a loop,
-    None for a choice. assumed: what was taken for granted, in words after the node's name; nothing is the empty text.
-    warnings: of what is inside.
+    that cannot be seen. temporary_bytes: the most that is held between ops inside. trips: rounds of a loop, None for a
+    choice. assumed: assumptions, in words after the node's name; empty if none. warnings: about the subgraphs.
     """
 
     flops: int
@@ -41,16 +40,16 @@ class Work:
 
 
 class _InnerBuilder(GraphBuilder):
-    """Keeps its warnings to itself: the graph around it gives them on."""
+    """A builder that keeps its warnings, so that the outer graph passes them on."""
 
     def warn(self, message: str) -> None:
         self.warnings.append(message)
 
 
 def work_of(node: Any, shapes: Shapes, constants: Collection[str], build_graph: BuildGraph) -> Work | None:
-    """The work of an If, Loop or Scan; None where what is inside cannot be told.
+    """The work of an If, Loop or Scan; None where that of its subgraphs cannot be found.
 
-    constants: values outside that are the same in every step. build_graph: makes the graph of what is inside.
+    constants: values outside that are the same in every step. build_graph: makes the graph of a subgraph.
     """
     if node.op_type == "If":
         return _dearest(
@@ -80,7 +79,7 @@ def work_of(node: Any, shapes: Shapes, constants: Collection[str], build_graph: 
 
 
 def _dearest(works: Sequence[Work | None]) -> Work | None:
-    """Of the branches that can run the one that costs most, with the memory of that which needs most."""
+    """The work of the most expensive branch that can run, with the memory of the one that needs most."""
     known = [work for work in works if work is not None]
     if not known or len(known) < len(works):
         return None
@@ -96,7 +95,7 @@ def _dearest(works: Sequence[Work | None]) -> Work | None:
 
 
 def _work(branch: Any, shapes: Shapes | None, constants: Collection[str], build_graph: BuildGraph) -> Work | None:
-    """What a branch or body does when it runs once. shapes: what is known in it."""
+    """The work of a branch or body when it runs once. shapes: its known shapes."""
     if shapes is None:
         return None
     own = initializers_of(branch).keys() | initializers_of(shapes.model.graph).keys()
@@ -127,7 +126,7 @@ def _work(branch: Any, shapes: Shapes | None, constants: Collection[str], build_
 
 
 def _temporary_bytes(graph: Graph) -> int:
-    """The most at once of what its ops give to each other, and need while they run."""
+    """The most bytes held at once for results of its ops and their workspaces."""
     base = graph.base_of
     results = {base[index] for index, tensor in enumerate(graph.tensors) if tensor.is_output}
     last_use = {base[index]: position for position, op in enumerate(graph.ops) for index in op.inputs}

@@ -1,5 +1,5 @@
-"""What is known inside an If, Loop or Scan: types, how often a body runs, and so what the node gives, where ONNX's own
-inference stops there."""
+"""Facts about the inside of an If, Loop or Scan: types, how often a body runs, and so the types of the node's outputs,
+where ONNX's own inference stops there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from placewright.importers.onnx.values import MAX_ELEMENTS
 from placewright.support.errors import InputError
 
 _LARGER = "the larger of the results of its branches is assumed"
-#: So many rounds are none: exporters write the largest integer where only a condition ends a loop.
+#: From this number on a limit is none: exporters write the largest integer where only a condition ends a loop.
 _MOST_ROUNDS = 2**31
 
 
@@ -22,8 +22,8 @@ _MOST_ROUNDS = 2**31
 class Body:
     """A body that runs several times.
 
-    graph: a GraphProto. shapes: what is known in it. rounds: how often it runs, None where only the data tells; at most
-    so often where is_exact is false. grows: a state has another shape after a round than before.
+    graph: a GraphProto. shapes: its known shapes. rounds: how often it runs, None where that depends on data; an upper
+    bound where is_exact is false. grows: a state has another shape after a round than before.
     """
 
     graph: Any
@@ -34,9 +34,9 @@ class Body:
 
 
 def types_of(node: Any, attributes: Mapping[str, Any], shapes: Shapes) -> tuple[list[Any], str]:
-    """For each output of a node with subgraphs its type, None where it is open; and what was assumed, or nothing.
+    """The type of each output of a node with subgraphs, None where it is open; and the assumption made, or nothing.
 
-    shapes: what is known outside.
+    shapes: the known shapes outside.
     """
     if node.op_type == "If":
         return _branch_types(node, shapes)
@@ -49,23 +49,23 @@ def types_of(node: Any, attributes: Mapping[str, Any], shapes: Shapes) -> tuple[
     try:
         return _stacked(types if is_scan else types[1:], num_states, body, attributes if is_scan else {}), ""
     except (IndexError, TypeError):
-        # It puts results together along an axis that they do not have; they stay open and are reported.
+        # It joins results along an axis that they do not have; they stay open and are reported.
         return [], ""
 
 
 def body_of(node: Any, attributes: Mapping[str, Any], shapes: Shapes) -> Body | None:
-    """The body of a Loop or Scan; None where something that it is given is not known."""
+    """The body of a Loop or Scan; None where an input of it is unknown."""
     graph = next((attribute.g for attribute in node.attribute if attribute.name == "body"), None)
     rule = {"Loop": _loop, "Scan": _scan}.get(node.op_type)
     try:
         return None if graph is None or rule is None else rule(node, attributes, graph, shapes)
     except (IndexError, TypeError, ValueError, OverflowError):
-        # Its axes are none of its inputs, or its limit is no whole number; its results stay open and are reported.
+        # Its inputs lack its axes, or its limit is no whole number; its results stay open and are reported.
         return None
 
 
 def branches_of(node: Any, shapes: Shapes) -> list[Any]:
-    """The branches of an If that can run, as GraphProtos: where the condition is known, one. Empty where one lacks."""
+    """The branches of an If that can run, as GraphProtos: one where the condition is known. Empty if one is missing."""
     branches = {attribute.name: attribute.g for attribute in node.attribute if attribute.HasField("g")}
     condition = _truth(shapes, node.input[0]) if node.input else None
     wanted: tuple[str, ...] = ("then_branch", "else_branch")
@@ -75,8 +75,8 @@ def branches_of(node: Any, shapes: Shapes) -> list[Any]:
 
 
 def inside(branch: Any, outside: Shapes, given: Mapping[str, Any] | None = None) -> Shapes | None:
-    """What is known in a branch or body, as in a model whose inputs are what it is given and takes from outside; None
-    where that is open, or where it contradicts itself."""
+    """The known shapes in a branch or body, as in a model whose inputs are its own and those taken from outside; None
+    where these are open, or where it contradicts itself."""
     found = Shapes(model=_as_model(branch, outside, given or {}), dims={}, source=outside.source, types_within=types_of)
     try:
         found.infer()
@@ -97,7 +97,7 @@ def _branch_types(node: Any, shapes: Shapes) -> tuple[list[Any], str]:
 
 
 def _scan(node: Any, attributes: Mapping[str, Any], graph: Any, shapes: Shapes) -> Body | None:
-    """States keep their type, the others are taken apart along an axis, whose length is the number of rounds."""
+    """The body of a Scan: states keep their type, other inputs are split along an axis, one entry per round."""
     from onnx.helper import make_tensor_type_proto
 
     num_scanned = attributes.get("num_scan_inputs")
@@ -119,7 +119,7 @@ def _scan(node: Any, attributes: Mapping[str, Any], graph: Any, shapes: Shapes) 
 
 
 def _loop(node: Any, attributes: Mapping[str, Any], graph: Any, shapes: Shapes) -> Body | None:
-    """The body is given the round, the condition and the states, as they are in the first round."""
+    """The body of a Loop: its inputs are the round, the condition and the states, as they are in the first round."""
     from onnx import TensorProto
     from onnx.helper import make_tensor_type_proto
 
@@ -143,7 +143,7 @@ def _loop(node: Any, attributes: Mapping[str, Any], graph: Any, shapes: Shapes) 
 
 
 def _rounds(node: Any, graph: Any, outside: Shapes, within: Shapes) -> tuple[int | None, bool]:
-    """How often the body of a Loop runs, and whether it surely runs so often."""
+    """The number of rounds of a Loop's body, and whether it is exact."""
     limit = outside.values.get(node.input[0]) if node.input[0] else None
     most = int(limit.reshape(-1)[0]) if limit is not None and limit.size == 1 else None
     begins = _truth(outside, node.input[1]) if node.input[1] else True
@@ -162,13 +162,13 @@ def _rounds(node: Any, graph: Any, outside: Shapes, within: Shapes) -> tuple[int
 
 
 def _truth(shapes: Shapes, name: str) -> bool | None:
-    """A condition, where it is known."""
+    """The value of a condition, where it is known."""
     value = shapes.values.get(name)
     return None if value is None or value.size != 1 else bool(value.reshape(-1)[0])
 
 
 def _stacked(types: Sequence[Any], num_states: int, body: Body, attributes: Mapping[str, Any]) -> list[Any]:
-    """Types of states, which come first, and of what is put together from all rounds along an axis."""
+    """The types of states, which come first, and of the results that are joined from all rounds along an axis."""
     from onnx.helper import make_tensor_type_proto
 
     places = attributes.get("scan_output_axes") or [0] * len(types)
@@ -187,7 +187,7 @@ def _stacked(types: Sequence[Any], num_states: int, body: Body, attributes: Mapp
 
 
 def _larger(options: Sequence[Any], extents: Sequence[tuple[int, ...] | None]) -> Any | None:
-    """The type of most elements, the first of equals; None where one is open."""
+    """The type with most elements, the first of equals; None where one is open."""
     sizes = [-1 if known is None else math.prod(known) for known in extents]
     return None if -1 in sizes else options[sizes.index(max(sizes))]
 

@@ -1,4 +1,4 @@
-"""Output types of the com.microsoft operators that ONNX Runtime's optimiser and quantiser put into models.
+"""Output types of the com.microsoft operators that ONNX Runtime's optimiser and quantiser insert into models.
 
 Source: docs/ContribOperators.md of ONNX Runtime.
 """
@@ -34,7 +34,7 @@ _LIKE_FIRST_INPUT = frozenset(
         *("QuantizeLinear", "DequantizeLinear", "GatedRelativePositionBias"),
     }
 )
-#: Contrib operators that are shaped like a standard one: its name, and which of their inputs are that one's.
+#: Contrib operators with the shapes of a standard one: its name, and which of their inputs it takes.
 _LIKE_STANDARD: Mapping[str, tuple[str, Sequence[int] | slice]] = {
     "FusedConv": ("Conv", (0, 1, 2)),
     "NhwcFusedConv": ("Conv", (0, 1)),
@@ -56,7 +56,7 @@ _LIKE_STANDARD: Mapping[str, tuple[str, Sequence[int] | slice]] = {
 _FUSED_ATTRIBUTES = frozenset(
     {"activation", "activation_params", "activation_alpha", "activation_beta", "activation_gamma", "channels_last"}
 )
-#: Places of the inputs whose element type the output has, the first that is given; else it is that of input 0.
+#: Positions of the inputs that determine the output's element type: the first that is given, or else input 0.
 _TYPE_FROM: Mapping[str, tuple[int, ...]] = {
     "QuantizeLinear": (2,),
     "DequantizeLinear": (1,),
@@ -73,9 +73,9 @@ _CHANNELS_LAST = frozenset({"NhwcFusedConv", "NhwcMaxPool"})
 
 
 def standard_form(node: Any) -> Any | None:
-    """The node itself when its operator is a standard one, an equally shaped standard node, or None.
+    """The node itself if its operator is standard, or a standard node of the same shapes, or None.
 
-    Where the node's channels come last, the form's come second: `has_channels_last` tells.
+    Where the node's channels come last, those of the standard node come second: see `has_channels_last`.
     """
     if node.domain in ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training"):
         return node
@@ -92,7 +92,7 @@ def standard_form(node: Any) -> Any | None:
 
 
 def has_channels_last(node: Any) -> bool:
-    """Whether the data of a contrib operator is (batch, *extents, channels)."""
+    """True if the data of a contrib operator is (batch, *extents, channels)."""
     return node.op_type in _CHANNELS_LAST or any(
         entry.name == "channels_last" and entry.i != 0 for entry in node.attribute
     )
@@ -109,8 +109,8 @@ def output_type(op_type: str, types: Sequence[int]) -> int:
 def contrib_outputs(
     node: Any, attributes: Mapping[str, Any], inputs: Sequence[Shape | None], types: Sequence[int]
 ) -> Sequence[Typed]:
-    """Types of the node's first outputs by the rules here; none where there is no rule. inputs, types: what its inputs
-    are, None and 0 where that is not known."""
+    """The types of the node's first outputs by the rules here; none where there is no rule. inputs, types: of its
+    inputs, None and 0 where unknown."""
     if not inputs or inputs[0] is None:
         return ()
     if node.op_type in ("BatchNormalization", "Dropout"):
@@ -123,20 +123,22 @@ def contrib_outputs(
     try:
         found = () if rule is None else rule(attributes, inputs, types)
     except (TypeError, KeyError, IndexError, ValueError, ZeroDivisionError):
-        # It lacks an input or attribute that its definition demands; its outputs stay open and are reported.
+        # The node lacks an input or attribute that its definition requires; its outputs stay open and are reported.
         return ()
     return found if all(type(extent) is int for shape, _ in found for extent in shape) else ()
 
 
 def _older_outputs(node: Any, inputs: Sequence[Shape | None]) -> Sequence[Shape]:
-    """Statistics that BatchNormalization put out up to version 9 are one per channel; a mask is like its data."""
+    """Shapes of further outputs: BatchNormalization's statistics up to version 9, one per channel, and masks, like
+    their data."""
     first, second = inputs[0] or (), inputs[1] if len(inputs) > 1 else None
     extra = first if node.op_type == "Dropout" or second is None else second
     return (first, *[extra] * (len(node.output) - 1))
 
 
 def _like_first(node: Any, shape: Shape) -> Sequence[Shape]:
-    """The sum that a skip normalisation puts out last is like its data too; what lies between is one per row."""
+    """Shapes of a skip normalisation's outputs: the last, a sum, is like its data; those in between have one value per
+    row."""
     if not node.op_type.startswith("Skip"):
         return (shape,)
     per_row = (*shape[:-1], 1)
@@ -160,8 +162,8 @@ def _matmul_packed(attributes: Mapping[str, Any], inputs: Sequence[Any], types: 
 def _attention(
     attributes: Mapping[str, Any], inputs: Sequence[Any], types: Sequence[int], past_place: int = 4
 ) -> Sequence[Typed]:
-    """Batch and length of the input, the hidden size of the value projection: a third of the weight's columns unless
-    stated. What is kept for the next token is keys and values of all tokens so far."""
+    """Types of an attention: batch and length of the input, the hidden size of the value projection: a third of the
+    weight's columns unless stated. Keys and values of all tokens so far are kept for the next token."""
     batch, length, _ = inputs[0]
     sizes = attributes.get("qkv_hidden_sizes") or [inputs[1][-1] // 3] * 3
     heads = attributes["num_heads"]
@@ -172,20 +174,20 @@ def _attention(
 def _heads_joined(
     op_type: str, attributes: Mapping[str, Any], inputs: Sequence[Any], types: Sequence[int]
 ) -> Sequence[Typed]:
-    """A row for each of the query's, with the results of all heads side by side."""
+    """A row for each of the query's, with the results of all heads next to each other."""
     query, _, value = query_key_value(op_type, attributes, inputs)
     rows = inputs[0][:1] if op_type == "PackedMultiHeadAttention" else inputs[0][:2]
     return [((*rows, query[1] * value[3]), 0)]
 
 
 def _embedding(attributes: Mapping[str, Any], inputs: Sequence[Any], types: Sequence[int]) -> Sequence[Typed]:
-    """The normalised sum of embeddings, how many tokens each sequence has, and the sum itself."""
+    """The normalised sum of embeddings, the number of tokens in each sequence, and the sum itself."""
     (batch, length), hidden = inputs[0], inputs[2][1]
     return [((batch, length, hidden), 0), ((batch,), _INT32), ((batch, length, hidden), 0)]
 
 
 def _lstm(attributes: Mapping[str, Any], inputs: Sequence[Any], types: Sequence[int]) -> Sequence[Typed]:
-    """All states, the last one, and the last cell."""
+    """All states, the last state, and the last cell."""
     length, batch, _ = inputs[0]
     directions, hidden = inputs[1][0], attributes["hidden_size"]
     last = (directions, batch, hidden)
@@ -193,7 +195,7 @@ def _lstm(attributes: Mapping[str, Any], inputs: Sequence[Any], types: Sequence[
 
 
 def _gather_blocks(attributes: Mapping[str, Any], inputs: Sequence[Any], types: Sequence[int]) -> Sequence[Typed]:
-    """Rows of a table; in one of bytes the last axis is packed, several elements to a byte."""
+    """Rows of a table; in one of bytes the last axis is packed, with several elements per byte."""
     table, indices = inputs[:2]
     packed = 8 // attributes.get("bits", 4) if types[0] == _UINT8 else 1
     axis = attributes.get("gather_axis", 0) % len(table)

@@ -1,4 +1,4 @@
-"""Which weights of an ONNX model their only reader takes as they are stored, though the file dequantises them first.
+"""The weights of an ONNX model that their only reader takes as stored, though the file dequantises them first.
 
 ONNX Runtime fuses a DequantizeLinear into a matrix product that takes weights of 2, 4 or 8 bits (MatMulNBits), and into
 products and convolutions of bytes (QLinearConv, QLinearMatMul, MatMulIntegerToFloat, QGemm). Elsewhere it computes the
@@ -20,13 +20,13 @@ _STANDARD, _CONTRIB = ("", "ai.onnx"), "com.microsoft"
 
 
 def is_dequantisation(node: Any) -> bool:
-    """Whether a node turns quantised values into floats."""
+    """True if a node turns quantised values into floats."""
     is_named_so = node.op_type == "DequantizeLinear" and node.domain in (*_STANDARD, _CONTRIB)
     return is_named_so and len(node.input) > 1 and len(node.output) == 1
 
 
 class StoredWeights:
-    """Finds, in one model, the weights that are read as they are stored. shapes: what is known about its values."""
+    """Finds the weights of one model that are read as stored. shapes: the known shapes of its values."""
 
     def __init__(self, graph: Any, shapes: Shapes) -> None:
         self._shapes = shapes
@@ -34,12 +34,12 @@ class StoredWeights:
         self._maker = {name: node for node in graph.node for name in node.output}
         self._readers: dict[str, list[Any]] = defaultdict(list)
         for node in graph.node:
-            # A node may read a value at two places, and its subgraphs may read values from outside.
+            # A node may read a value twice, and its subgraphs may read values from outside.
             for name in (*node.input, *(set(values_read(node)) - set(node.input))):
                 self._readers[name].append(node)
 
     def has(self, dequantisation: Any) -> bool:
-        """Whether the only reader of a dequantised constant takes the constant itself."""
+        """True if the only reader of a dequantised constant takes the constant itself."""
         weight = dequantisation.output[0]
         if weight in self._outputs or len(self._readers[weight]) != 1:
             return False
@@ -52,7 +52,7 @@ class StoredWeights:
         return place == 1 and self._is_plain_product(reader) and self._can_be_packed(dequantisation)
 
     def _is_plain_product(self, reader: Any) -> bool:
-        """Whether it is a matrix product of floats, whose result is not quantised at once."""
+        """True if the reader is a matrix product of floats whose result is not quantised at once."""
         attributes = node_attributes(reader)
         turned = attributes.get("transA", 0) or attributes.get("transB", 0)
         is_bare = len(reader.input) == 2 and not turned and attributes.get("alpha", 1.0) == 1.0
@@ -60,8 +60,8 @@ class StoredWeights:
         return is_product and all(node.op_type != "QuantizeLinear" for node in self._readers[reader.output[0]])
 
     def _can_be_packed(self, dequantisation: Any) -> bool:
-        """Whether MatMulNBits can hold a matrix: scaled as a whole, by columns, or by blocks of each column. It takes
-        none that the model quantises itself."""
+        """True if MatMulNBits can hold a matrix: scaled as a whole, by columns, or by blocks of each column. False for
+        one that the model quantises itself."""
         weight, scale = (self._shapes.shape(name) for name in dequantisation.input[:2])
         if weight is None or len(weight) != 2 or scale is None or self._stored(dequantisation) not in _PACKED:
             return False
@@ -75,7 +75,7 @@ class StoredWeights:
         return axis == 0 and isinstance(block, int) and block >= _LEAST_BLOCK and block & (block - 1) == 0
 
     def _is_of_bytes(self, reader: Any, place: int) -> bool:
-        """Whether a product or convolution and all that it reads become one op of bytes."""
+        """True if a product or convolution and all that it reads become one op of bytes."""
         factors = [self._maker.get(name) for name in reader.input[:2]]
         if len(factors) < 2 or not all(
             node is not None and is_dequantisation(node) and self._stored(node) in _BYTES for node in factors
@@ -91,7 +91,7 @@ class StoredWeights:
         return reader.op_type == "MatMul" and place < 2
 
     def _is_plain(self, reader: Any, weight: Any) -> bool:
-        """Whether QGemm can stand for a Gemm: it scales nothing, and takes bytes and their zero point."""
+        """True if QGemm can replace a Gemm: it scales nothing, and takes bytes and their zero point."""
         attributes = node_attributes(reader)
         bias = self._maker.get(reader.input[2]) if len(reader.input) > 2 and reader.input[2] else weight
         scales = (attributes.get("alpha", 1.0), attributes.get("beta", 1.0))

@@ -1,4 +1,4 @@
-"""Equations of Einsum: which axes they name, and the arithmetic they ask for."""
+"""Equations of Einsum: their axes, and the arithmetic they require."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contraction:
-    """An equation of which each axis has a name: its letter, or its place from the right among those under the dots.
+    """An equation with a name for each axis: its letter, or its place from the right among those under the dots.
 
-    operands: names of the axes of each. extents: by name; operands of one are repeated.
+    operands: names of the axes of each. extents: by name; operands with an extent of 1 are repeated.
     """
 
     operands: Sequence[Sequence[str]]
@@ -21,18 +21,18 @@ class Contraction:
     extents: Mapping[str, int]
 
     def size(self, axes: set[str]) -> int:
-        """Elements of a tensor with these axes."""
+        """The number of elements of a tensor with these axes."""
         return math.prod(self.extents[axis] for axis in axes)
 
     @property
     def repeats_axes(self) -> bool:
-        """Whether only a diagonal of an operand is read."""
+        """True if only a diagonal of an operand is read."""
         return any(len(set(axes)) < len(axes) for axes in self.operands)
 
     @property
     def products(self) -> Sequence[tuple[set[str], set[str], set[str]]]:
-        """Axes of both factors and of the result of each product, operands taken from left to right, as ONNX Runtime
-        does. What only one of the two has and nobody needs later is summed before."""
+        """The axes of both factors and of the result of each product, operands taken from left to right, as in ONNX
+        Runtime. Axes that only one of the two has and that are not needed later are summed before."""
         made = []
         left = set(self.operands[0])
         for place, operand in enumerate(self.operands[1:], start=1):
@@ -44,12 +44,13 @@ class Contraction:
 
     @property
     def is_matrix_product(self) -> bool:
-        """Whether an axis that two factors share is summed."""
+        """True if an axis that two factors share is summed."""
         return any((left & right) - result for left, right, result in self.products)
 
     @property
     def flops(self) -> int:
-        """A multiplication for every pair of elements that meet, and an addition for every one that is summed."""
+        """The FLOPs: a multiplication for every pair of elements that meet, and an addition for every one that is
+        summed."""
         total, left = 0, set(self.operands[0])
         if not self.products:
             return self.size(left) if left - set(self.result) else 0
@@ -61,7 +62,7 @@ class Contraction:
 
 
 def contraction(equation: str, shapes: Sequence[Shape | None]) -> Contraction:
-    """What an equation asks for. shapes: of the operands. Raises ValueError where they do not fit."""
+    """The contraction of an equation. shapes: of the operands. Raises ValueError where they do not fit."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     extents: dict[str, int] = {}

@@ -1,8 +1,8 @@
-"""Turns an ONNX model whose shapes are known into a Graph.
+"""Turns an ONNX model with known shapes into a Graph.
 
-Constants are folded as ONNX Runtime folds them: an op all of whose inputs are constant is no op, its result is a
-parameter or constant. So weights made by fill ops, and the arithmetic on shapes, take no place in the graph. A
-quantised constant stays as it is stored; what dequantises it is an op, or part of its reader.
+Constants are folded as in ONNX Runtime: an op with constant inputs only is no op, its result is a parameter or
+constant. So weights made by fill ops, and the arithmetic on shapes, do not appear in the graph. A quantised constant
+stays as stored; its dequantisation is an op, or part of its reader.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from placewright.importers.onnx.values import MAX_ELEMENTS
 from placewright.importers.source_lines import source_of_frames
 from placewright.support.errors import InputError, shown
 
-#: Kinds whose ops are kept even when all they read is constant.
+#: Kinds whose ops are kept even when all of their inputs are constant.
 _NEVER_FOLDED = frozenset({"random", "control_flow", "other", "optimizer"})
 _SHAPE_QUERIES = ("Shape", "Size")
-#: How the dtypes of weights begin: numbers with a point, and whole ones of at most eight bits, which are quantised.
+#: Prefixes of the dtypes of weights: floating-point numbers, and integers of at most eight bits, which are quantised.
 _WEIGHTS = ("float", "bfloat", "complex", "int8", "uint8", "int4", "uint4", "int2", "uint2")
 _MAX_LISTED = 5
 
@@ -36,14 +36,14 @@ _MAX_LISTED = 5
 def build_graph(shapes: Shapes, weights: frozenset[str], builder: GraphBuilder | None = None) -> Graph:
     """The graph of a model with ordered nodes.
 
-    weights: names of the initializers. builder: is told the warnings. Raises InputError listing values whose shape is
+    weights: names of the initializers. builder: receives the warnings. Raises InputError listing values whose shape is
     not known.
     """
     return _Conversion(shapes, weights, builder or GraphBuilder(shapes.source)).run()
 
 
 class _Conversion:
-    """The state of turning one model into a graph."""
+    """The state while one model is turned into a graph."""
 
     def __init__(self, shapes: Shapes, weights: frozenset[str], builder: GraphBuilder) -> None:
         self.model, self.source = shapes.model, shapes.source
@@ -53,7 +53,7 @@ class _Conversion:
         self.constant: dict[str, str] = {name: name for name in weights}
         self.outputs = {value.name for value in self.model.graph.output}
         self.stored_weights = StoredWeights(self.model.graph, shapes)
-        #: Of a dequantised weight what its reader takes instead: the weight as it is stored, scales and zero points.
+        #: For a dequantised weight what its reader takes instead: the stored weight, scales and zero points.
         self.stored: dict[str, list[str]] = {}
         self.num_readers = Counter(value for node in self.model.graph.node for value in values_read(node))
         self.num_readers.update(self.outputs)
@@ -118,7 +118,7 @@ class _Conversion:
         return self.tensor_of[name]
 
     def _size(self, name: str, maker: str) -> int:
-        """Bytes of a value; notes it when there is no telling."""
+        """The bytes of a value; records it where they cannot be found."""
         shape, dtype = self.shapes.shape(name), self.shapes.dtype(name)
         if not self.shapes.is_tensor(name) or dtype == "string":
             self.unsized["string" if dtype == "string" else "sequence or optional"] += 1
@@ -129,7 +129,7 @@ class _Conversion:
         return tensor_bytes(shape, dtype)
 
     def _unshaped(self, name: str, maker: str) -> str:
-        """What is missing about a value, and how to state it."""
+        """The words for what is missing about a value, and how to state it."""
         value_type = self.shapes.types.get(name)
         label = f"'{shown(name)}' of {maker}"
         if value_type is None or not value_type.tensor_type.HasField("shape"):
@@ -146,7 +146,7 @@ class _Conversion:
         return f"{label} {cause} (state it with {settings})"
 
     def _unread(self, name: str) -> list[str]:
-        """What the maker of a value reads of small weights of whole numbers that stand in other files."""
+        """Small integer weights in other files that the maker of a value reads."""
         read = [value for node in self.model.graph.node if name in node.output for value in node.input]
         known = [value for value in read if value in self.weights and value not in self.shapes.values]
         return [
@@ -157,7 +157,7 @@ class _Conversion:
         ]
 
     def _read(self, name: str, reader: str) -> int:
-        """Index of the tensor behind a value, which is added now if it is a parameter or constant not read before."""
+        """The index of the tensor for a value, which is added now if it is a parameter or constant not read before."""
         base = self.constant.get(name, name)
         if base in self.tensor_of:
             return self.tensor_of[base]
@@ -178,7 +178,7 @@ class _Conversion:
         read = [each for name in values_read(node) for each in self.stored.get(name, [name])]
         is_view = kind == "view" and bool(read)
         if is_view:
-            # A constant that a view reads beside its data only says how to look at it.
+            # A constant input of a view, other than its data, only defines the view.
             read = read[:1] + [name for name in read[1:] if name not in self.constant]
         inputs = [self._read(name, label) for name in read]
         outputs = [
@@ -207,7 +207,7 @@ class _Conversion:
         )
 
     def _inner_work(self, node: Any, label: str) -> tuple[dict[str, Any], int]:
-        """Attributes of an op that holds subgraphs, and the memory that it needs beside what it reads and gives."""
+        """The attributes of an op with subgraphs, and the memory that it needs besides its inputs and outputs."""
         work = work_of(node, self.shapes, self.constant, build_graph)
         if work is None:
             self.builder.warn(f"{label} is kept as one op; what it does inside has no cost")
@@ -234,19 +234,19 @@ class _Conversion:
         )
 
     def _is_kept(self, name: str, place: int, is_view: bool) -> bool:
-        """False for a secondary output that nobody reads and that a view does not make, or that has no known size."""
+        """False for a secondary output that nothing reads, and that is of a view or has no known size."""
         return place == 0 or self.num_readers[name] > 0 or (not is_view and self.shapes.shape(name) is not None)
 
     def _fold(self, node: Any, kind: str) -> bool:
-        """True when the node's results are the same in every step; they are then constants, not made by an op. A
-        dequantised weight is none: it is made anew in every step, by an op of its own or by its reader."""
+        """True if the node's results are the same in every step; they are then constants, not made by an op. False for
+        a dequantised weight: it is made anew in every step, by an op of its own or by its reader."""
         if kind in _NEVER_FOLDED:
             return False
         if is_dequantisation(node):
             if all(name in self.constant for name in values_read(node)) and self.stored_weights.has(node):
                 self.stored[node.output[0]] = list(values_read(node))
             return node.output[0] in self.stored
-        # What the model returns is computed in every step, but for what is written down.
+        # Results of the model are computed in every step, except literal constants.
         if self.outputs & set(node.output) and node.op_type != "Constant":
             return False
         known = node.op_type in _SHAPE_QUERIES and node.output and node.output[0] in self.shapes.values
@@ -293,15 +293,15 @@ def _initializers_inside(node: Any) -> Iterable[Any]:
             yield from _initializers_inside(inner)
 
 
-#: Longer texts are no list of the layers around a call.
+#: The longest text that can be a list of the layers around a call.
 _MAX_CHARACTERS = 10_000
 
 
 def origin_of(node: Any) -> tuple[str, str]:
-    """Dotted path of the layer, and "file.py:line"; each empty where the node does not say.
+    """The dotted path of the layer, and "file.py:line"; each empty where the node does not have it.
 
-    Today's exporter writes the layers around a call and its stack trace into the node's metadata; the older one puts
-    the layers into the node's name, "/encoder/layer.0/attention/MatMul".
+    The present exporter writes the layers around a call and its stack trace into the node's metadata; the older one
+    puts the layers into the node's name, "/encoder/layer.0/attention/MatMul".
     """
     written = {entry.key.rpartition(".")[2]: entry.value for entry in node.metadata_props if _is_text(entry)}
     scopes = _list(written.get("name_scopes", ""))
@@ -311,12 +311,12 @@ def origin_of(node: Any) -> tuple[str, str]:
 
 
 def _is_text(entry: Any) -> bool:
-    """The protobuf package hands out bytes where a text is not UTF-8."""
+    """True for text: the protobuf package returns bytes where a text is not UTF-8."""
     return isinstance(entry.key, str) and isinstance(entry.value, str) and entry.key.startswith("pkg.torch.onnx.")
 
 
 def _list(text: str) -> list[str]:
-    """A list of texts from how Python prints it; empty when it is none."""
+    """A list of texts parsed from its Python repr; empty if it is none."""
     try:
         value = ast.literal_eval(text) if len(text) <= _MAX_CHARACTERS else None
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):

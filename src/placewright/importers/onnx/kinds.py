@@ -1,4 +1,4 @@
-"""Which kind of op each ONNX operator is; what the op carries beyond its kind is in attributes.py.
+"""The kind of op for each ONNX operator; the attributes beyond the kind are in attributes.py.
 
 Sources: the operator reference of ONNX (all versions) and docs/ContribOperators.md of ONNX Runtime.
 """
@@ -91,8 +91,8 @@ def kind_of(node: NodeView) -> str | None:
 
 
 def _dropout(node: NodeView) -> str:
-    """At inference the data itself; a mask that is read must be made all the same. Whether it is inference may be known
-    only when it runs."""
+    """A view at inference; a mask that is read must be made all the same. Whether it is inference may be known only at
+    run time."""
     training = node.values[2] if len(node.values) > 2 else None
     if training is None and len(node.inputs) > 2 and node.inputs[2] is not None:
         return "random"
@@ -102,19 +102,19 @@ def _dropout(node: NodeView) -> str:
 
 
 def _gather(node: NodeView) -> str:
-    """Rows picked from a two-dimensional weight are an embedding."""
+    """An embedding if rows are picked from a two-dimensional weight."""
     table = node.inputs[0] if node.inputs else None
     on_rows = table is not None and len(table) == 2 and node.attributes.get("axis", 0) in (0, -2)
     return "embedding" if on_rows and node.first_is_weight else "gather"
 
 
 def _resize(node: NodeView) -> str:
-    """The nearest element is a copy, interpolation is arithmetic."""
+    """A copy with the nearest element, arithmetic with interpolation."""
     return "copy" if node.attributes.get("mode", "nearest") == "nearest" else "elementwise"
 
 
 def _einsum(node: NodeView) -> str:
-    """A product over an axis that two operands share is one of matrices; of one operand a diagonal is something
+    """A matrix product for a product over an axis that two operands share; with one operand a diagonal is something
     else."""
     try:
         found = contraction_of(node)

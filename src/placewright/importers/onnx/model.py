@@ -74,14 +74,14 @@ def _read(data: bytes, name: str) -> Any:
         raise InputError(f"'{name}' is an ONNX model whose graph has no nodes")
     graphs = (model.graph, *model.functions)
     texts = (model.producer_name, model.producer_version, *(entry.domain for entry in model.opset_import))
-    # The protobuf package hands out bytes where a text is not UTF-8.
+    # The protobuf package returns bytes where a text is not UTF-8.
     if not all(isinstance(text, str) for text in (*texts, *(text for graph in graphs for text in _texts(graph)))):
         raise InputError(f"'{name}' is not an ONNX model: it has names that are not text")
     return model
 
 
 def _texts(graph: Any) -> Iterable[Any]:
-    """All names in a graph or function, those in its subgraphs too."""
+    """All names in a graph or function, including those in its subgraphs."""
     for node in graph.node:
         yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
         yield from (attribute.name for attribute in node.attribute)
@@ -104,7 +104,8 @@ def _checked_dims(dims: Mapping[str, int], name: str) -> Mapping[str, int]:
 
 
 def _set_weights_aside(model: Any, name: str) -> frozenset[str]:
-    """Turns all but small initializers into typed inputs, so that no weight is copied; names of all initializers.
+    """Turns all but small initializers into typed inputs, so that no weight is copied; returns names of all
+    initializers.
 
     A file without its external weights has nothing else to offer, and shape inference needs only small values.
     """
@@ -158,7 +159,7 @@ def _sort_nodes(model: Any, name: str) -> None:
                 raise InputError(f"'{name}': {label_of(node)} names '{shown(value)}', which nothing in the model makes")
         outputs = tuple(index[value] for value in node.output if value)
         inputs = tuple(index[value] for value in reads)
-        # The position stands in for the name, which may be missing or repeated here.
+        # The position replaces the name, which may be missing or repeated here.
         ops.append(Op(name=label_of(node), kind="other", source=str(position), inputs=inputs, outputs=outputs))
     order = [int(op.source) for op in in_topological_order(ops, tensors, name)]
     if order != list(range(len(nodes))):

@@ -1,4 +1,4 @@
-"""What stands in the records of an ONNX file, as Python values, and what the onnx package raises about them."""
+"""The contents of records of an ONNX file as Python values, and the errors that the onnx package raises about them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from placewright.support.errors import shown
 
 
 def small_array(tensor: Any) -> Array | None:
-    """A TensorProto's content if it is small and stands in the file; None otherwise."""
+    """A TensorProto's content if it is small and in the file; None otherwise."""
     from onnx import TensorProto, numpy_helper
 
     if tensor.data_location == TensorProto.EXTERNAL or any(extent < 0 for extent in tensor.dims):
@@ -21,7 +21,7 @@ def small_array(tensor: Any) -> Array | None:
     try:
         content: Array = numpy_helper.to_array(tensor)
     except (ValueError, TypeError, KeyError, RuntimeError):
-        # Content that does not fit the stated shape: only its shape can be used.
+        # The content does not fit the stated shape: only the shape can be used.
         return None
     return content
 
@@ -81,7 +81,7 @@ def subgraphs(node: Any) -> Iterable[Any]:
 
 
 def external_weights(graph: Any) -> list[Any]:
-    """The weights of a graph, and of those inside its nodes, that stand in files of their own."""
+    """The weights of a graph, and of those inside its nodes, that are in files of their own."""
     from onnx.external_data_helper import uses_external_data
 
     weights = [*graph.initializer, *(attribute.t for node in graph.node for attribute in node.attribute)]
@@ -90,7 +90,7 @@ def external_weights(graph: Any) -> list[Any]:
 
 
 def _captured(graph: Any) -> Iterable[str]:
-    """Names a subgraph reads but does not define."""
+    """The names that a subgraph reads but does not define."""
     defined = {value.name for value in graph.input} | initializers_of(graph).keys()
     for node in graph.node:
         yield from (value for value in values_read(node) if value not in defined)
@@ -99,13 +99,13 @@ def _captured(graph: Any) -> Iterable[str]:
 
 
 def initializers_of(graph: Any) -> dict[str, Any]:
-    """The weights of a graph by name, sparse ones too."""
+    """The weights of a graph by name, including sparse ones."""
     dense = {weight.name: weight for weight in graph.initializer}
     return dense | {weight.values.name: weight for weight in graph.sparse_initializer}
 
 
 def label_of(node: Any) -> str:
-    """A node for an error message: its name, or its operator and first output."""
+    """The name of a node for an error message: its own, or its operator and first output."""
     return f"{shown(node.op_type)} '{shown(node.name or next(iter(node.output), ''))}'"
 
 
@@ -117,7 +117,7 @@ def newest_opset() -> int:
 
 
 def onnx_errors() -> tuple[type[Exception], ...]:
-    """What the onnx package raises about a model it cannot work with."""
+    """The errors that the onnx package raises about a model it cannot work with."""
     from onnx import checker, defs, shape_inference
 
     own = (checker.ValidationError, defs.SchemaError, shape_inference.InferenceError)
@@ -125,5 +125,5 @@ def onnx_errors() -> tuple[type[Exception], ...]:
 
 
 def first_line(error: Exception) -> str:
-    """The start of an error that runs over several lines."""
+    """The first line of an error."""
     return (str(error).strip().splitlines() or ["unknown reason"])[0]

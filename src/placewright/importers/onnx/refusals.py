@@ -1,4 +1,4 @@
-"""Nodes that are refused before ONNX's shape inference sees them, since it crashes on them or never ends."""
+"""Refusals of nodes on which ONNX's shape inference would crash or never end."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from placewright.importers.onnx.records import label_of, node_attributes, subgraphs
 from placewright.support.errors import InputError, shown
 
-#: Letters of the axes of one operand or the result, and once at most dots for those that have none.
+#: Letters of the axes of one operand or the result, and at most once dots for the axes without letters.
 _TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
-#: No tensor has so many axes; inference makes 32 bits of some of these numbers.
+#: More axes than any tensor has; inference truncates some of these numbers to 32 bits.
 _MAX_AXES = 2**15
 
 
 def check_nodes(graph: Any, source: str) -> None:
-    """Looks at the nodes of a graph, and of the subgraphs in it. Raises InputError naming the node."""
+    """Checks the nodes of a graph, and of its subgraphs. Raises InputError naming the node."""
     for node in graph.node:
         if node.domain in ("", "ai.onnx") and (problem := _problem(node, node_attributes(node))):
             raise InputError(f"'{source}': {label_of(node)} {problem}")
@@ -25,7 +25,7 @@ def check_nodes(graph: Any, source: str) -> None:
 
 
 def _problem(node: Any, attributes: Mapping[str, Any]) -> str | None:
-    """What is wrong with a node, as the rest of a sentence about it; None when nothing is."""
+    """The problem of a node, as the rest of a sentence about it; None if there is none."""
     for name, least in (("axis", -_MAX_AXES), ("batch_dims", 0)):
         value = attributes.get(name)
         if isinstance(value, int) and not least <= value < _MAX_AXES:

@@ -1,4 +1,4 @@
-"""Gives every value of an ONNX model a dtype and a fixed shape, with the sizes the user sets for open dimensions."""
+"""A dtype and a fixed shape for every value of an ONNX model, with the sizes that the user sets for open dimensions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DTYPES = (
     *("float8_e5m2fnuz", "uint4", "int4", "float4_e2m1fn", "float8_e8m0fnu", "uint2", "int2"),
 )
 
-#: How many open dimensions an error names.
+#: The most open dimensions that an error names.
 _MAX_LISTED = 12
 
 
@@ -29,20 +29,20 @@ def dtype_name(data_type: int) -> str | None:
     return DTYPES[data_type - 1] if 1 <= data_type <= len(DTYPES) else None
 
 
-#: From a node with subgraphs, its attributes and what is known outside: the type of each of its outputs, None where it
-#: is open, and what was assumed, or nothing.
+#: A function of a node with subgraphs, its attributes and the shapes outside: it returns the type of each output, None
+#: where it is open, and the assumption made, or nothing.
 TypesWithin: TypeAlias = "Callable[[Any, Mapping[str, Any], Shapes], tuple[Sequence[Any], str]]"
 
 
 @dataclass
 class Shapes:
-    """What is known about each value of a model by its name: type, and content where it is small and constant.
+    """Known facts about each value of a model, by name: its type, and its content where that is small and constant.
 
-    model: with its functions inlined and its nodes in order; weights may be gone. Open dimensions are set in it.
-    dims: sizes by dimension name, or by value and axis ("input_ids:1"). dims_are_shared: need not all be there.
-    types_within: how a node with subgraphs is read, which asks for the shapes in them in turn.
-    assumptions: in words, by value, where a size depends on the data and the largest is taken.
-    stated: values that are no inputs, of which `dims` say a size that no input has.
+    model: with its functions inlined and its nodes in order; weights may be gone. Open dimensions are set in it. dims:
+    sizes by dimension name, or by value and axis ("input_ids:1"). dims_are_shared: need not all be there. types_within:
+    reads a node with subgraphs, and in turn asks for the shapes in them. assumptions: in words, by value, where a size
+    depends on the data and the largest is taken. stated: values other than inputs for which `dims` has a size that no
+    input has.
     """
 
     model: Any
@@ -73,12 +73,12 @@ class Shapes:
         return None if value_type is None else dtype_name(value_type.tensor_type.elem_type)
 
     def is_tensor(self, name: str) -> bool:
-        """False for sequences, maps and optional values."""
+        """True for tensors; False for sequences, maps and optional values."""
         value_type = self.types.get(name)
         return value_type is None or value_type.WhichOneof("value") in (None, "tensor_type", "sparse_tensor_type")
 
     def infer(self) -> None:
-        """Fills types and values: ONNX's own inference first, then node by node what it left open.
+        """Fills types and values: ONNX's own inference first, then the open ones node by node.
 
         Raises InputError for open dimensions of the inputs, or dims that name nothing.
         """
@@ -106,7 +106,7 @@ class Shapes:
             self._check_dims_used(dim_names)
 
     def contradiction(self) -> str | None:
-        """The first line of what ONNX's inference has against the model when it is strict; None when nothing."""
+        """The first line of the error of ONNX's strict inference on the model; None if there is none."""
         from onnx import shape_inference
 
         try:
@@ -134,13 +134,13 @@ class Shapes:
             )
 
     def _names_axis(self, name: str) -> bool:
-        """Whether it is the axis of a value: "input_ids:1"."""
+        """True if the name is that of a value's axis: "input_ids:1"."""
         value, _, axis = name.rpartition(":")
         made = chain.from_iterable(node.output for node in self.model.graph.node)
         return axis.isdigit() and value in {*(own.name for own in self.model.graph.input), *made}
 
     def _open_dims(self, value: Any) -> Iterable[str]:
-        """Names under which the dimensions of an input that no size is known for can be set."""
+        """The names by which the unknown dimensions of an input can be set."""
         if not value.type.tensor_type.HasField("shape"):
             raise InputError(f"'{self.source}': its input '{shown(value.name)}' has no shape")
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
@@ -149,7 +149,7 @@ class Shapes:
                 yield dim.dim_param if _is_name(dim.dim_param) else f"{value.name}:{axis}"
 
     def _fix(self, name: str, value_type: Any) -> None:
-        """Writes the sizes the user gave into a type's open dimensions."""
+        """Writes the sizes given by the user into a type's open dimensions."""
         if not self.dims or value_type.WhichOneof("value") != "tensor_type":
             return
         for axis, dim in enumerate(value_type.tensor_type.shape.dim):
@@ -221,7 +221,7 @@ class Shapes:
         return np.array(shape[attributes.get("start", 0) : attributes.get("end", len(shape))], dtype=np.int64)
 
     def _infer_node(self, node: Any) -> None:
-        """ONNX's inference for one node, which sees the values found here; contrib ops by their own rules."""
+        """Infers one node by ONNX's inference, with the values found here; contrib ops by their own rules."""
         form = standard_form(node)
         if form is node:
             self._adopt(node, self._standard_types(node, self.types))
@@ -241,7 +241,8 @@ class Shapes:
         return self.types[name].tensor_type.elem_type if name in self.types else 0
 
     def _shape_by_form(self, form: Any, *, channels_last: bool) -> tuple[int, ...] | None:
-        """Of the output of a contrib operator by an equally shaped standard one, whose inputs need not be quantised."""
+        """The output shape of a contrib operator, by a standard one of the same shapes, whose inputs need not be
+        quantised."""
         from onnx import TensorProto
         from onnx.helper import make_tensor_type_proto
 
@@ -258,7 +259,7 @@ class Shapes:
         return (*found[:1], *found[2:], *found[1:2]) if channels_last and found else found
 
     def _assume(self, node: Any) -> None:
-        """What is still open from the branches of an If or the body of a loop, or as large as it can be."""
+        """Sets open output types, from the branches of an If or the body of a loop, or as the largest possible."""
         still_open = [name for name in node.output if name and self.shape(name) is None]
         if node.op_type in ("If", "Loop", "Scan"):
             types, assumption = self.types_within(node, node_attributes(node), self)
@@ -289,7 +290,7 @@ class Shapes:
                 schema, node, types, values, opset_imports=list(self.model.opset_import)
             )
         except onnx_errors():
-            # An unknown operator, or a node its operator does not allow; its outputs stay open and are reported.
+            # The operator is unknown, or does not allow the node; its outputs stay open and are reported.
             return {}
         return inferred
 
@@ -300,7 +301,7 @@ class Shapes:
                 self.types[name] = types[name]
 
     def _set_shape(self, name: str, shape: Sequence[int], element_type: int) -> None:
-        """A shape and an element type known by rule, unless the model states another type."""
+        """Sets a shape and an element type known by rule, unless the model states another type."""
         from onnx.helper import make_tensor_type_proto
 
         if all(extent < 2**63 for extent in shape):  # else it stays open, and is reported
@@ -308,7 +309,7 @@ class Shapes:
 
 
 def _is_name(dim_param: str) -> bool:
-    """Whether a dimension's name says which one it is: "?" does not, and would set several at once."""
+    """True if a dimension's name is a unique one: "?" is not, and would set several at once."""
     return any(character.isalnum() for character in dim_param)
 
 
@@ -328,7 +329,7 @@ Shape = tuple[int, ...]
 def largest_shapes(
     node: Any, attributes: Mapping[str, Any], inputs: Sequence[Shape | None]
 ) -> tuple[list[Shape | None], str]:
-    """For each output of the node the largest shape it can have, None where there is none; and the assumption in words.
+    """The largest possible shape of each output of the node, None where there is none; and the assumption in words.
 
     inputs: the shapes of its inputs.
     """
@@ -341,7 +342,7 @@ def largest_shapes(
 
 
 def _unique(shape: Shape, attributes: Mapping[str, Any]) -> list[Shape | None]:
-    """Values, the place of each, for each input value its place among them, and how often each comes."""
+    """Shapes of the values, the place of each, the place of each input value among them, and the count of each."""
     axis = attributes.get("axis")
     if axis is None:
         count = (math.prod(shape),)
@@ -352,7 +353,7 @@ def _unique(shape: Shape, attributes: Mapping[str, Any]) -> list[Shape | None]:
 
 
 def _reduced(shape: Shape, axes: Shape | None, attributes: Mapping[str, Any]) -> Shape | None:
-    """Which axes are reduced is computed; how many is the length of the list of axes, where that is known."""
+    """The largest shape of a reduction over computed axes. Their number is the length of the list of axes, if known."""
     keeps = bool(attributes.get("keepdims", 1))
     if axes is None or len(axes) != 1 or axes[0] > len(shape):
         return shape if keeps else None

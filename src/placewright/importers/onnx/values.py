@@ -1,4 +1,4 @@
-"""Computes the small tensors by which an ONNX graph works out its shapes: what Shape, Gather, Concat ... come to.
+"""Computes the small tensors from which an ONNX graph derives its shapes: the results of Shape, Gather, Concat ...
 
 Source: the operator reference of ONNX; where versions of an operator differ, both forms are understood.
 """
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from placewright.support.errors import InputError
 
-#: Larger results are no shapes and are left to shape inference.
+#: The most elements of a shape; larger results are left to shape inference.
 MAX_ELEMENTS = 4096
 
 Array = npt.NDArray[Any]
@@ -23,7 +23,7 @@ _Rule = Callable[[Sequence[Any], Attributes], Any]
 
 
 def evaluate(op_type: str, inputs: Sequence[Array | None], attributes: Attributes) -> Array | None:
-    """The only output of the op; None when the op is not one that shapes are made with, or cannot be computed.
+    """The only output of the op; None when the op is not used to make shapes, or cannot be computed.
 
     Raises InputError, without the op's name, for arithmetic that fails wherever the model runs.
     """
@@ -36,12 +36,12 @@ def evaluate(op_type: str, inputs: Sequence[Array | None], attributes: Attribute
     except (ValueError, TypeError, IndexError, KeyError, OverflowError, ZeroDivisionError, AttributeError):
         # The node does not fit its operator's definition; it then simply has no known value.
         return None
-    # An input that was left out makes an array of objects, which is no value either.
+    # A missing input gives an array of objects, which is no value either.
     return result if result.size <= MAX_ELEMENTS and not result.dtype.hasobject else None
 
 
 def _axes(inputs: Sequence[Any], attributes: Attributes) -> tuple[int, ...] | None:
-    """Axes, an attribute in older versions and the second input in newer ones."""
+    """The axes, an attribute in older versions and the second input in newer ones."""
     axes = attributes.get("axes")
     if axes is None and len(inputs) > 1 and inputs[1] is not None:
         axes = np.atleast_1d(inputs[1]).tolist()
@@ -56,7 +56,7 @@ def _bounded(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _divide(inputs: Sequence[Any], attributes: Attributes) -> Array:
-    """Integers divide towards zero."""
+    """Divides; integers towards zero."""
     if np.issubdtype(inputs[0].dtype, np.integer):
         if not np.all(inputs[1]):
             raise InputError("it divides a whole number by zero")
@@ -85,7 +85,7 @@ def _range(inputs: Sequence[Any], attributes: Attributes) -> Array:
     start, limit, delta = (entry.reshape(-1)[0] for entry in inputs)
     if delta == 0:
         raise InputError("its step is zero")
-    # The quotient in double, as ONNX Runtime has it: of 0, 0.6 and 0.1 in float32 it is just above 6.
+    # The quotient is computed in double, as in ONNX Runtime: for 0, 0.6 and 0.1 in float32 it is just above 6.
     (count,) = _bounded([max(0, math.ceil(float(limit - start) / float(delta)))])
     return np.asarray(start + np.arange(count).astype(inputs[0].dtype) * delta, dtype=inputs[0].dtype)
 
@@ -117,8 +117,8 @@ def _slice(inputs: Sequence[Any], attributes: Attributes) -> Array:
     steps = given[3] or [1] * len(starts)
     where = [slice(None)] * data.ndim
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        # Going backwards, an end before the first element means "through it", which a Python slice spells None.
-        # A start before it is that element.
+        # For a negative step, an end before the first element includes it, which a Python slice spells None. A start
+        # before it is that element.
         extent = data.shape[axis]
         stop = None if step < 0 and end < -extent else int(end)
         where[axis] = slice(max(int(start), -extent) if step < 0 else int(start), stop, int(step))
@@ -130,7 +130,7 @@ def _unsqueeze(inputs: Sequence[Any], attributes: Attributes) -> Array:
 
 
 def _plain(function: Callable[..., Any]) -> _Rule:
-    """An elementwise rule that needs no attributes."""
+    """An elementwise rule without attributes."""
 
     def rule(inputs: Sequence[Any], attributes: Attributes) -> Any:
         _bounded(np.broadcast_shapes(*(entry.shape for entry in inputs)))

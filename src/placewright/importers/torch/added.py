@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 
 def added(like: fx.Node, function: Any, *args: Any, graph: fx.Graph | None = None, **options: Any) -> fx.Node:
-    """A call where its graph inserts now, which counts as one of a node's kind. graph: where it is not that one's."""
+    """A call where its graph inserts now, with the origin of the node `like`. graph: if not the one of that node."""
     made = (graph or like.graph).call_function(function, args, options)
     made.meta = {key: value for key, value in like.meta.items() if key != "tensor_meta"}
     known = fx.map_arg(args, lambda node: node.meta["val"])

@@ -1,4 +1,4 @@
-"""What a module is called with: its signature, the tensors among the arguments and their names, and the mode it is in.
+"""The arguments of a module: its signature, the tensors among them and their names, and the mode it is in.
 
 Imported only where torch is known to be present.
 """
@@ -21,7 +21,7 @@ from placewright.support.errors import InputError
 
 
 def module_of(model: Any) -> Any:
-    """The module to trace. Raises InputError for what is none, has no shapes yet, or leaves sizes open."""
+    """The module to trace. Raises InputError for something else, and for a module without shapes or with open sizes."""
     if isinstance(model, torch.jit.ScriptModule):
         raise InputError(
             f"{getattr(model, 'original_name', 'the model')} is a TorchScript module, whose code PyTorch no longer "
@@ -53,8 +53,8 @@ def bind(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.
 
 
 def argument_names(leaves: Sequence[Any], structure: Any, taken: Collection[str]) -> list[str]:
-    """Names of the tensors among the arguments, in order: "input_ids", or "states.0" inside a container; followed by
-    "_" where something of the module has the name."""
+    """The names of the tensors among the arguments, in order: "input_ids", or "states.0" inside a container; followed
+    by "_" where something of the module has the name."""
     named, _ = pytree.tree_flatten_with_path(pytree.tree_unflatten(list(leaves), structure))
     names = []
     for path, leaf in named:
@@ -68,8 +68,8 @@ def argument_names(leaves: Sequence[Any], structure: Any, taken: Collection[str]
 
 @contextlib.contextmanager
 def mode_set(model: Any, training: bool) -> Iterator[None]:
-    """The model in training or evaluation mode, each submodule's own flag restored afterwards. A model that is in that
-    mode already keeps the flags of its submodules: what is frozen stays frozen."""
+    """A context with the model in training or evaluation mode; each submodule's own flag is restored afterwards. A
+    model that is already in that mode keeps the flags of its submodules: frozen ones stay frozen."""
     if isinstance(model, torch.fx.GraphModule) or model.training == training:
         yield
         return
@@ -84,7 +84,7 @@ def mode_set(model: Any, training: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without the warnings and tracebacks that PyTorch prints: what goes wrong is raised, in one sentence."""
+    """A context without the warnings and tracebacks that PyTorch prints: errors are raised, in one sentence."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

@@ -1,4 +1,4 @@
-"""The attributes of ATen ops that have some: products, convolutions, attention, recurrence, normalisation, pooling.
+"""The attributes of ATen ops: products, convolutions, attention, recurrence, normalisation, pooling.
 
 DESCRIBED is the table; the functions before it read one call's arguments by the names of the op's schema. Imported only
 where torch is known to be present.
@@ -31,13 +31,13 @@ def shape_of(value: Any) -> tuple[int, ...]:
 
 
 def _repeated(values: Any, rank: int) -> list[int]:
-    """A per-axis setting as one integer for each axis; one value stands for all."""
+    """A per-axis setting as one integer for each axis; a single value holds for all."""
     listed = [values] if isinstance(values, int) else list(values)
     return listed * rank if len(listed) == 1 else listed
 
 
 def _matrix_product(left: str, right: str, bias: str | None = None) -> Callable[[Arguments, Any], Attributes]:
-    """Attributes of a product of the arguments so named; vectors count as one row or one column."""
+    """Attributes of a product of the named arguments; vectors count as one row or one column."""
 
     def attributes(arguments: Arguments, _: Any) -> Attributes:
         rows, columns = shape_of(arguments[left]), shape_of(arguments[right])
@@ -92,7 +92,7 @@ def _attention(arguments: Arguments, _: Any) -> Attributes:
 
 
 def _attention_from_the_first_key(arguments: Arguments, value: Any) -> Attributes:
-    """Whose causal mask lets the first query see the first key alone, however many keys there are."""
+    """The attributes of an attention whose causal mask always lets the first query see only the first key."""
     attributes = _attention(arguments, value)
     is_square = attributes["query_length"] == attributes["key_length"]
     return attributes if is_square or not attributes["causal"] else {**attributes, "past_length": 0}
@@ -114,13 +114,13 @@ def _recurrent_layer(arguments: Arguments, _: Any) -> Attributes:
 
 
 def results_of(node: Any) -> Sequence[Any]:
-    """What a call gives, as tensors without data; None for what it leaves out."""
+    """The results of a call, as tensors without data; None for those that it leaves out."""
     value = node.meta["val"]
     if not isinstance(value, (tuple, list)):
         return (value,)
     kept = [user for user in node.users if user.target is operator.getitem and user.args[1] == 3 and user.users]
     if kept and node.target is torch.ops.aten.mkldnn_rnn_layer.default:
-        # Traced as empty; it is the larger part of what a layer keeps for its gradient.
+        # It is traced as empty, but is the larger part of what a layer keeps for its gradient.
         *given, workspace = value
         return (*given, workspace.new_empty(_lstm_workspace(arguments_of(node))))
     return tuple(value)
@@ -132,7 +132,7 @@ def _lstm_workspace(arguments: Arguments) -> int:
     hidden, width = arguments["hidden_size"], arguments["input"].meta["val"].element_size()
     rows, states, widest = length * batch, 2 * (length + 1) * batch, max(input_size, hidden)
     sizes = [
-        *(rows * _padded(4 * hidden, width), rows * _padded(hidden, width)),  # gates, and what they give
+        *(rows * _padded(4 * hidden, width), rows * _padded(hidden, width)),  # gates, and their results
         *(states * _padded(widest, width), states * hidden * width, states * hidden * 4),  # across, along, cells
         *(states * _padded(widest, 4), states * _padded(widest, 4)),  # gradients across and along
     ]
@@ -140,7 +140,7 @@ def _lstm_workspace(arguments: Arguments) -> int:
 
 
 def _padded(elements: int, width: int) -> int:
-    """Bytes of a row: whole lines of a cache, and no multiple of 256 elements."""
+    """The bytes of a row: whole cache lines, and no multiple of 256 elements."""
     line = 64 // width
     padded = -(-elements // line) * line
     return (padded + line if padded % 256 == 0 else padded) * width
@@ -196,8 +196,8 @@ def _softmax(argument: str) -> Callable[[Arguments, Any], Attributes]:
 
 
 def part_bytes(node: Any) -> int | None:
-    """What a call reads and writes of its first argument where it overwrites a part of that in place; None where that
-    is not known, or is no part."""
+    """The bytes of its first argument that a call reads and writes where it overwrites a part of it in place; None
+    where unknown, or where it overwrites no part."""
     name, arguments = node.target._schema.name.removeprefix("aten::"), arguments_of(node)
     if name in ("index_copy", "index_add"):
         elements = math.prod(shape_of(arguments["source"]))
@@ -220,7 +220,7 @@ def part_bytes(node: Any) -> int | None:
 
 _Described = tuple[str, Callable[[Arguments, Any], Attributes]]
 
-#: On a GPU a causal mask of the flash kernel is aligned at the last key; PyTorch takes it for nothing else than that.
+#: On a GPU a causal mask of the flash kernel is aligned at the last key; PyTorch uses the kernel for no other mask.
 _ATTENTIONS = {
     **dict.fromkeys(
         ("flash_attention_for_cpu", "efficient_attention", "cudnn_attention"), _attention_from_the_first_key

@@ -1,4 +1,4 @@
-"""A module under `torch.autocast`, captured on the host as it would run on the device that it is for.
+"""A module under `torch.autocast`, captured on the host as it would run on its target device.
 
 Imported only where torch is known to be present.
 """
@@ -15,7 +15,7 @@ from torch import nn
 
 _LOWER = (torch.bfloat16, torch.float16)
 _ON_HOST = "AutocastCPU"
-#: What autocast of GPUs computes in float32 and that of CPUs may not: `AT_FORALL_FP32` and, with `norm`,
+#: Ops that autocast of GPUs computes in float32 and that of CPUs may not: `AT_FORALL_FP32` and, with `norm`,
 #: `AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE` of PyTorch's ATen/autocast_mode.h.
 _FLOAT32 = (
     *("acos", "asin", "cosh", "erfinv", "exp", "expm1", "log", "log10", "log2", "log1p", "reciprocal", "rsqrt", "sinh"),
@@ -29,7 +29,7 @@ _FLOAT32 = (
     *("upsample_bilinear2d", "_upsample_bilinear2d_aa", "upsample_trilinear3d", "upsample_bicubic2d"),
     *("_upsample_bicubic2d_aa", "norm.Scalar", "norm.ScalarOpt_dim"),
 )
-#: The same of `AT_FORALL_FP32_SET_OPT_DTYPE`: these take the dtype of their result.
+#: The same for `AT_FORALL_FP32_SET_OPT_DTYPE`: these take the dtype of their result.
 _FLOAT32_RESULT = (
     *("prod", "prod.dim_int", "softmax.int", "log_softmax.int", "cumprod", "cumsum", "linalg_vector_norm"),
     *("linalg_matrix_norm", "linalg_matrix_norm.str_ord", "sum", "sum.dim_IntList"),
@@ -38,7 +38,7 @@ _FLOAT32_RESULT = (
 
 @contextlib.contextmanager
 def without_autocast() -> Iterator[None]:
-    """Meanwhile nothing is cast, as in the backward pass of a loop."""
+    """A context in which nothing is cast, as in the backward pass of a training loop."""
     with contextlib.ExitStack() as stack:
         for kind in ("cpu", "cuda"):
             if torch.is_autocast_enabled(kind):
@@ -48,9 +48,8 @@ def without_autocast() -> Iterator[None]:
 
 @contextlib.contextmanager
 def under_autocast(model: nn.Module, *, on_gpus: bool) -> Iterator[None]:
-    """Meanwhile the module's forward runs under autocast in bfloat16, as if
-    `model.forward = torch.autocast(...)(model.forward)` had been written: weights stay float32, and are cast where they
-    are read.
+    """A context in which the module's forward runs under autocast in bfloat16, as after `model.forward =
+    torch.autocast(...)(model.forward)`: weights stay float32, and are cast where they are read.
 
     on_gpus: whether by the rules of GPUs, wherever the module lies.
     """
@@ -75,7 +74,7 @@ def under_autocast(model: nn.Module, *, on_gpus: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _rules_of_gpus() -> Iterator[None]:
-    """Meanwhile autocast of CPUs computes in float32 what that of GPUs does, in all of the process."""
+    """A context in which autocast of CPUs computes in float32 what that of GPUs does, in the whole process."""
     library = torch.library.Library("aten", "IMPL")
     try:
         for name in (*_FLOAT32, *_FLOAT32_RESULT):
@@ -104,7 +103,7 @@ def _in_float32(op: Any, *, sets_dtype: bool) -> Any:
 
 
 def _names_dtype(op: Any, args: tuple[Any, ...]) -> bool:
-    """Whether the dtype of the result is among the positional arguments."""
+    """True if the dtype of the result is among the positional arguments."""
     names = [argument.name for argument in op._schema.arguments]
     return "dtype" in names[: len(args)] and args[names.index("dtype")] is not None
 

@@ -1,4 +1,4 @@
-"""The dtypes that kernels return, where PyTorch's own description of an op says another.
+"""The dtypes that kernels return, where PyTorch's description of an op says another.
 
 It traces a normalization of half-precision numbers with float32 parameters as if it saved statistics of half precision.
 Imported only where torch is known to be present.
@@ -27,7 +27,8 @@ _STATISTICS = (1, 2)
 
 
 def correct_dtypes(nodes: Iterable[Any]) -> None:
-    """Gives traced nodes, in order, the dtypes that their kernels return on the host, and what reads them theirs."""
+    """Gives traced nodes, in order, the dtypes that their kernels return on the host, and updates the nodes that read
+    them."""
     corrected: set[Any] = set()
     for node in nodes:
         if node.op != "call_function" or "val" not in node.meta:
@@ -43,7 +44,7 @@ def correct_dtypes(nodes: Iterable[Any]) -> None:
 
 
 def _dtypes(node: Any) -> dict[int, torch.dtype]:
-    """Of the results, by place, that PyTorch may have traced wrongly."""
+    """The dtypes of results, by place, that PyTorch may have traced wrongly."""
     if node.target in _NORMALIZATIONS:
         arguments = arguments_of(node)
         value = arguments["input"].meta["val"]
@@ -63,7 +64,7 @@ def _of_dtype(value: Any, dtype: torch.dtype) -> Any:
 
 
 def _traced_again(node: Any) -> Any:
-    """What PyTorch says of a call now that it reads other dtypes."""
+    """The result of tracing a call again, now that it reads other dtypes."""
     if node.target is operator.getitem:
         return node.args[0].meta["val"][node.args[1]]
     if not isinstance(node.target, torch._ops.OpOverload):

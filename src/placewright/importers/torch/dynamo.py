@@ -1,4 +1,4 @@
-"""The code of a module as one graph of calls of PyTorch, as Dynamo reads it, and what the graph's inputs stand for.
+"""The code of a module as one graph of calls of PyTorch, as Dynamo reads it, and the meaning of the graph's inputs.
 
 Imported only where torch is known to be present.
 """
@@ -26,9 +26,9 @@ from placewright.importers.torch.recurrent import split_layers
 from placewright.importers.torch.results import NOTHING_TO_TRAIN, check_loss, loss_of, returned_tensors
 from placewright.support.errors import InputError
 
-#: Dynamo's settings are those of the whole process.
+#: A lock, as Dynamo's settings belong to the whole process.
 LOCK = threading.RLock()
-#: All sizes are what they are, and recurrent layers are let in.
+#: Sizes are constants, and recurrent layers are allowed.
 _SETTINGS = {
     "allow_rnn": True,
     "assume_static_by_default": True,
@@ -36,17 +36,17 @@ _SETTINGS = {
     "specialize_int": True,
     "specialize_float": True,
 }
-#: What methods of loggers that write something are called; libraries add their own, such as `warning_once`.
+#: Names of methods of loggers that write something; libraries add their own, such as `warning_once`.
 _LOGS = frozenset({"debug", "info", "warning", "warn", "error", "exception", "critical", "fatal", "log"})
 _STEPS = re.compile(r"\['?|'?\]|\.")
-#: How PyTorch keeps what modules have under their names.
+#: Names of the attributes in which PyTorch keeps the parts of modules.
 _KEPT_IN = frozenset({"", "_modules", "_parameters", "_buffers", "__dict__"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Calls:
-    """What a module calls when it is called. program: its results are what the module returns, or the loss. examples:
-    a tensor for each of its inputs. sources: name and role of each of these."""
+    """The calls that a module makes. program: its results are those of the module, or the loss. examples: a tensor for
+    each of its inputs. sources: name and role of each of these."""
 
     program: torch.fx.GraphModule
     examples: Sequence[Any]
@@ -57,8 +57,8 @@ class Calls:
 
 @torch._dynamo.allow_in_graph  # type: ignore[untyped-decorator]
 def _mark(kind: str, count: int, *tensors: Any) -> Any:
-    """Stands in the graph for what the module returns, `count` tensors, and for what it is called with. kind: what the
-    loss is where it is no tensor."""
+    """A marker in the graph for the results of the module, `count` tensors, and its arguments. kind: the type of a loss
+    that is no tensor."""
     return torch.empty(0)
 
 
@@ -69,9 +69,9 @@ def read_calls(
     tensors: Mapping[str, Any],
     loss: Callable[[Any], Any] | None,
 ) -> Calls:
-    """What `model(*args, **kwargs)` calls, and with it the loss of that.
+    """Read the calls of `model(*args, **kwargs)`, and with it those of its loss.
 
-    tensors: those among the arguments, by their names. Raises what Dynamo raises where it cannot read all of the code.
+    tensors: those among the arguments, by their names. Raises Dynamo's errors where it cannot read all of the code.
     """
     given = list(tensors.values())
 
@@ -85,7 +85,7 @@ def read_calls(
             return _mark("", 1, value, *given)
         return _mark("" if value is None else type(value).__name__, 0, *given)
 
-    # What Dynamo leaves in the globals of the function goes with them.
+    # The function has its own globals, so that what Dynamo leaves there goes with them.
     own = types.FunctionType(step.__code__, dict(globals()), "step", None, step.__closure__)
     logs = {each for name, each in vars(logging.Logger).items() if name.split("_")[0] in _LOGS}
     settings = torch._dynamo.config.patch(**_SETTINGS, ignore_logging_functions={print, warnings.warn, *logs})
@@ -140,10 +140,10 @@ def _sources(
     given: Mapping[str, Any],
     placeholders: Sequence[Any],
 ) -> list[tuple[tuple[int, int], tuple[str, SourceRole]]]:
-    """Of each input its place among all, and its name and role. Of a tensor with several names the first counts."""
+    """The position of each input among all, and its name and role. For a tensor with several names the first counts."""
     names: dict[int, str] = {}
     for name, tensor in (*_parameters(model), *model.named_buffers(remove_duplicate=False)):
-        # A shared parameter stands where its last name does, as it does in programs that PyTorch exports.
+        # A shared parameter has the place of its last name, as in programs that PyTorch exports.
         names[id(tensor)] = names.pop(id(tensor), name)
     place_of = {key: place for place, key in enumerate(names)}
     argument = {node: (place, name) for place, (name, node) in enumerate(given.items())}
@@ -156,7 +156,7 @@ def _sources(
         else:
             steps = [each for each in _STEPS.split(origins[place].name)[1:] if each not in _KEPT_IN]
             is_own = steps[0] == "model"
-            # Of what stands in another file, Dynamo begins with that.
+            # For objects of another file, Dynamo's name begins with the file.
             name = ".".join(steps[1:] if is_own or steps[0].startswith("__import_") else steps)
             found.append(((1, place), (name, "parameter" if is_own else "constant")))
     return found

@@ -21,13 +21,13 @@ from placewright.importers.torch.joint_graph import check_known, check_no_backwa
 from placewright.importers.torch.results import NOTHING_TO_TRAIN, check_loss, loss_of, returned_tensors, tensors_of
 from placewright.support.errors import InputError
 
-#: What the placeholders of a program's state are called, each with its number.
+#: The name of the placeholders of a program's state, each followed by its number.
 _STATE = "state"
 
 
 class _Step(nn.Module):
-    """Takes the tensors among the arguments one by one and returns only tensors; its parameters and buffers are the
-    program's, each once."""
+    """A module that takes the tensors among the arguments one by one and returns only tensors; its parameters and
+    buffers are the program's, each once."""
 
     def __init__(self, program: torch.fx.GraphModule, leaves: Sequence[Any], structure: Any, loss: Any) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class _Step(nn.Module):
         names: dict[int, list[str]] = {}
         tensors: dict[int, Any] = {}
         for name, tensor in _named(program):
-            # A shared parameter stands where its last name does, as it does in programs that PyTorch exports.
+            # A shared parameter has the place of its last name, as in programs that PyTorch exports.
             names[id(tensor)] = [*names.pop(id(tensor), []), name]
             tensors[id(tensor)] = tensor
         self.names = [names[key] for key in names]
@@ -45,7 +45,7 @@ class _Step(nn.Module):
         self.num_results = 0
 
     def forward(self, *tensors: Any) -> Any:
-        """What the program returns, or the loss."""
+        """Returns the results of the program, or the loss."""
         program, each = self._program[0], iter(tensors)
         leaves = [next(each) if isinstance(leaf, torch.Tensor) else leaf for leaf in self._leaves]
         state = [getattr(self, f"{_STATE}{number}") for number in range(len(self.names))]
@@ -72,7 +72,7 @@ def joint_of_program(
     names: Sequence[str],
     loss: Callable[[Any], Any] | None,
 ) -> Joint:
-    """Traces a graph of calls, and with a loss its backward, too.
+    """Traces a graph of calls, and with a loss also its backward.
 
     leaves: of the arguments, whose tensors have the names.
     """
@@ -110,7 +110,7 @@ def _trainable(step: _Step, inputs: Sequence[Any], mode: FakeTensorMode) -> dict
 
 
 def _named(program: torch.fx.GraphModule) -> list[tuple[str, Any]]:
-    """Parameters and buffers with all of their names, and the other tensors that calls read."""
+    """The parameters and buffers with all of their names, and the other tensors that calls read."""
     named = [*program.named_parameters(remove_duplicate=False), *program.named_buffers(remove_duplicate=False)]
     known = {name for name, _ in named}
     read = [node.target for node in program.graph.nodes if node.op == "get_attr" and node.target not in known]

@@ -1,4 +1,4 @@
-"""Why PyTorch could not trace a module, and where in the module: one sentence.
+"""The reason why PyTorch could not trace a module, and the place in the module, in one sentence.
 
 Imported only where torch is known to be present.
 """
@@ -26,7 +26,7 @@ _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 
 @contextlib.contextmanager
 def in_one_sentence(model: Any) -> Iterator[None]:
-    """What PyTorch raises is an InputError that names the layer and the line."""
+    """A context that turns PyTorch's errors into an InputError that names the layer and the line."""
     try:
         yield
     except InputError:
@@ -37,7 +37,7 @@ def in_one_sentence(model: Any) -> Iterator[None]:
 
 
 def _of_dynamo(error: TorchDynamoException) -> str:
-    """What Dynamo could not read, and the line of the user's code where that stands."""
+    """The code that Dynamo could not read, and the line of the user's code with it."""
     text = getattr(error, "msg", None) or str(error)
     title = text.strip().splitlines()[0].rstrip(".")
     explained = _EXPLANATION.search(text)
@@ -55,9 +55,9 @@ def _of_dynamo(error: TorchDynamoException) -> str:
     return f"{why} (in {where})" if where else why
 
 
-#: What code does whose results depend on values.
+#: The problem of code whose results depend on values.
 _BY_VALUES = "depends on values, which are not known before it runs"
-#: By Dynamo's titles, what to do where that is plain.
+#: The remedy, where it is plain, by Dynamo's titles.
 _INSTEAD = {
     "Data-dependent branching": f"a branch {_BY_VALUES}; write it with torch.where or torch.cond",
     "Data-dependent assertion failed (cannot compile partial graph)": f"an assertion {_BY_VALUES}; leave it out",
@@ -68,7 +68,7 @@ _RAISED = re.compile(r"got (\w+)\((['\"])(.*)\2\)")
 
 
 def reason(error: BaseException, model: Any) -> str:
-    """What is wrong, with the innermost layer of the model and the line of its code where that came up."""
+    """The problem, with the innermost layer of the model and the line of its code where it occurred."""
     frames = list(traceback.walk_tb(error.__traceback__))
     call = next((call for frame, _ in reversed(frames) if (call := _traced_call(frame)) is not None), None)
     if call is not None:
@@ -88,13 +88,13 @@ def _complaint(error: BaseException) -> str:
 
 
 def _traced_call(frame: FrameType) -> Any | None:
-    """The node that a frame of PyTorch's interpreter runs, where a graph traced before is traced again."""
+    """The node that a frame of PyTorch's interpreter runs, where an already traced graph is traced again."""
     node = frame.f_locals.get("n")
     return node if frame.f_code.co_name == "run_node" and isinstance(node, torch.fx.Node) else None
 
 
 def _layer(frames: list[tuple[FrameType, int]], model: Any) -> str:
-    """Dotted path of the module in whose method the error came up; the model itself is named by the sentence."""
+    """The dotted path of the module in whose method the error occurred; the sentence names the model itself."""
     path_of = {id(module): path for path, module in model.named_modules() if path != "_guards_fn"}
     holders = [path_of.get(id(frame.f_locals.get("self"))) for frame, _ in frames]
     return next((path for path in reversed(holders) if path is not None), "")

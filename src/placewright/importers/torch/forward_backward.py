@@ -41,7 +41,7 @@ def traced_pass(
 
 
 def forward_backward(traced: Joint, name: str) -> ForwardBackward:
-    """The pass as a graph of that name."""
+    """The pass as a graph with that name."""
     found = capture(traced)
     graph, tensors = translate(found, name, None, copies=False)
     pairs = ((tensors[parameter][0], tensors[gradient][0]) for parameter, gradient in found.gradients)
@@ -54,11 +54,11 @@ def forward_backward(traced: Joint, name: str) -> ForwardBackward:
 def splits_of(traced: Joint) -> list[Choice]:
     """The stretches of ops that can run in parts, other than all samples.
 
-    Changes the graph to one that computes the same.
+    Changes the graph to an equivalent one.
     """
     return [choice for choice in choices(traced.graph, inputs=()) if choice.counts]
 
 
 def in_parts(traced: Joint, name: str, choice: Choice, num_parts: int) -> ForwardBackward:
-    """The pass with one of them in so many parts."""
+    """The pass with one of the stretches in so many parts."""
     return forward_backward(replace(traced, graph=divided(traced.graph, choice, num_parts)), name)

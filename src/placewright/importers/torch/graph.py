@@ -30,12 +30,11 @@ def translate(
     copies: bool = True,
     sums_in_place: bool = False,
 ) -> tuple[Graph, Mapping[Any, tuple[int | None, ...]]]:
-    """The graph of a capture, and for each FX node the tensors of the graph that it stands for, None for results that
-    the call leaves out. With an optimizer it has one op per parameter that has a gradient; without, the gradients are
-    outputs. random_in_order: whether ops that draw random numbers keep their order. copies: whether copies
-    are ops though PyTorch, run op by op, makes none. sums_in_place: whether gradients of one tensor are added in place,
-    as PyTorch adds them; it holds ops on one device that several could share.
-    """
+    """The graph of a capture, and for each FX node the tensors of the graph for its results, None for results that the
+    call leaves out. With an optimizer it has one op per parameter that has a gradient; without, the gradients are
+    outputs. random_in_order: whether ops that draw random numbers keep their order. copies: whether copies are ops
+    although PyTorch, run op by op, makes none. sums_in_place: whether gradients of one tensor are added in place, as in
+    PyTorch; this keeps ops on one device that several could share."""
     translation = _Translation(name, random_in_order, frozenset() if copies else _needless_copies(captured))
     for node, (label, role) in captured.sources.items():
         translation.add_source(node, label, role)
@@ -60,17 +59,17 @@ def translate(
     return translation.finish({**mode, "optimizer": optimizer} if optimizer else mode), translation.tensors
 
 
-#: Kinds of ops whose results no other op overwrites: they may share memory that is not theirs. A recurrent layer's
-#: backward returns one tensor as the gradients of both of its biases.
+#: Kinds of ops whose results no other op overwrites, as they may share other memory. A recurrent layer's backward
+#: returns one tensor as the gradients of both of its biases.
 _NOT_OVERWRITTEN = frozenset({"input", "view", "control_flow", "rnn", "rnn_backward", "other"})
 
 
 class _Translation:
     """A graph under construction and the FX nodes behind its tensors.
 
-    left_out: copies that stand for what they copy. tensors: for each node the tensors it stands for, None where a call
-    leaves a result out. owner: for each tensor the one whose memory it shares; sharing: the other way round. readers:
-    ops, views aside, that read an owner's memory. producer: op that made each tensor. last_random: the latest op that
+    left_out: copies that are replaced by what they copy. tensors: for each node the tensors of its results, None where
+    a call leaves a result out. owner: for each tensor the one whose memory it shares; sharing: the reverse. readers:
+    ops, without views, that read an owner's memory. producer: op that made each tensor. last_random: the latest op that
     draws from the generator of random numbers.
     """
 
@@ -87,13 +86,13 @@ class _Translation:
         self.unknown: Counter[str] = Counter()
 
     def tensor_of(self, node: Any) -> int:
-        """Index of the one tensor a node stands for."""
+        """The index of the one tensor of a node."""
         index = self.tensors[node][0]
         assert index is not None
         return index
 
     def add_source(self, node: Any, label: str, role: str) -> None:
-        """A parameter or constant, which no op produces, or a graph input."""
+        """Adds a parameter or constant, which no op produces, or a graph input."""
         if role == "seed":
             return
         roles: dict[str, TensorRole] = {"parameter": "parameter", "constant": "constant"}
@@ -103,7 +102,7 @@ class _Translation:
             self._add_op(f"input:{label}", "input", outputs=[index], phase=phase_of(node))
 
     def add_seed(self, node: Any, of: Any | None) -> None:
-        """The gradient of the loss by itself, which the backward pass starts from."""
+        """Adds the gradient of the loss by itself, from which the backward pass starts."""
         if node in self.tensors or node.op != "placeholder":
             return
         index = self._add_tensor(f"{node.name}:0", node.meta["val"])
@@ -114,7 +113,7 @@ class _Translation:
         )
 
     def add_call(self, node: Any) -> None:
-        """One traced call; a getitem only names one result of the call before it."""
+        """Adds one traced call; a getitem only names one result of the call before it."""
         if node.target is operator.getitem:
             source, position = node.args
             self.tensors[node] = (self.tensors[source][position],)
@@ -145,15 +144,15 @@ class _Translation:
             phase=phase_of(node),
         )
         if self.random_in_order and draws_random_numbers(node):
-            # They share one generator, so in another order each would draw what is another's.
+            # They share one generator, so in another order they would draw each other's numbers.
             if self.last_random is not None:
                 self.builder.change_op(op, controls=(self.last_random,))
             self.last_random = op
 
     def add_update(self, value: Any, target: Any) -> None:
-        """A parameter, buffer or input that takes a new value during the step.
+        """Adds the update of a parameter, buffer or input during the step.
 
-        The op that computes the value writes it in place, when everything else that reads the old one stands before
+        The op that computes the new value writes it in place, if everything else that reads the old one comes before
         it; otherwise a copy at the end does.
         """
         new, old = self.tensor_of(value), self.tensor_of(target)
@@ -172,8 +171,8 @@ class _Translation:
         self._overwrite(copy, result, old)
 
     def add_optimizer(self, parameter: Any, gradient: Any, function: str) -> None:
-        """The op that updates one parameter in place from its gradient and the optimizer's state. function: a name of
-        OPTIMIZER_STATES."""
+        """Adds the op that updates one parameter in place from its gradient and the optimizer's state. function: a name
+        of OPTIMIZER_STATES."""
         old = self.tensor_of(parameter)
         label = self.builder.tensors[old].name
         states = [
@@ -198,8 +197,8 @@ class _Translation:
         self._overwrite(op, result, old)
 
     def add_in_place(self, node: Any) -> None:
-        """A sum takes the memory of its first operand, where that is all of a result that nothing else needs later.
-        PyTorch does so with gradients of one tensor. Readers from before stay before it."""
+        """Makes a sum take the memory of its first operand, if that is all of a result that nothing else needs later.
+        PyTorch does so with gradients of one tensor. Earlier readers stay before it."""
         result, first = self.tensor_of(node), self.tensor_of(node.args[0])
         others = {self.owner[self.tensor_of(each)] for each in node.args[1:] if isinstance(each, torch.fx.Node)}
         owner, op = self.owner[first], self.producer[result]
@@ -210,7 +209,7 @@ class _Translation:
             self._share(result, owner)
 
     def finish(self, mode: Mapping[str, str]) -> Graph:
-        """The graph; calls of unknown meaning are warned of, once per target."""
+        """The graph; warns of calls of unknown meaning, once per target."""
         for target, count in sorted(self.unknown.items()):
             self.builder.warn(f"{count} of the op {target}, whose meaning is not known")
         return self.builder.build({"framework": "torch", **mode})
@@ -222,7 +221,7 @@ class _Translation:
         self._share(new, self.owner[old])
 
     def _count_part(self, op: int, node: Any) -> None:
-        """A call that writes into a part of what it overwrites moves only that part."""
+        """Counts only the part that is written for a call that overwrites a part of a tensor."""
         inputs = self.builder.ops[op].inputs
         if node.op != "call_function" or not inputs or self.owner[inputs[0]] != self.owner[self.tensor_of(node)]:
             return
@@ -232,7 +231,7 @@ class _Translation:
             self.builder.change_op(op, attributes={**self.builder.ops[op].attributes, "bytes_moved": part + read})
 
     def _share(self, new: int, owner: int) -> None:
-        """Makes all that is shown of a result's own memory stand in another one, where it is read from now on."""
+        """Moves all tensors in a result's own memory to another memory, where they are read from now on."""
         self.readers.setdefault(owner, []).extend(self.readers.pop(new, []))
         shown = self.sharing.pop(new)
         self.sharing[owner] += shown
@@ -240,8 +239,7 @@ class _Translation:
             self.owner[tensor] = owner
 
     def _is_free_after(self, op: int, owner: int, shown: int) -> bool:
-        """Whether a memory is that of an op's own result, all of which is shown by a tensor, and nothing needs it after
-        an op."""
+        """True if a memory is that of an op's own result, a tensor shows all of it, and nothing needs it after `op`."""
         tensors, maker = self.builder.tensors, self.producer.get(owner, -1)
         if maker < 0 or self.builder.ops[maker].kind in _NOT_OVERWRITTEN:
             return False
@@ -253,7 +251,7 @@ class _Translation:
         return max(self.readers[owner]) <= op and not any(tensors[each].is_output for each in self.sharing[owner])
 
     def _after_readers(self, op: int, owner: int) -> tuple[int, ...]:
-        """The controls of an op that is to overwrite a memory: what it has, and all that reads the memory."""
+        """The controls of an op that will overwrite a memory: those it has, and all readers of the memory."""
         before = [reader for reader in self.readers.get(owner, []) if reader != op]
         computed_from = {self.producer.get(tensor, -1) for tensor in self.builder.ops[op].inputs}
         return tuple(sorted({*self.builder.ops[op].controls, *before} - computed_from))
@@ -293,8 +291,8 @@ class _Translation:
 
 
 def _needless_copies(captured: Capture) -> Set[Any]:
-    """Copies of a tensor, laid out as it is, that nothing can tell from it, since no result shows them. PyTorch traces
-    a dropout that drops nothing as a copy, and hands the tensor itself on when it runs one."""
+    """Copies of a tensor with its layout that are indistinguishable from it, since no result shows them. PyTorch traces
+    a dropout that drops nothing as a copy, but passes on the tensor itself when it runs one."""
     kept = {value for _, value in (*captured.updates, *captured.gradients, *captured.input_gradients)}
     kept.update(captured.outputs)
     copies = set()
@@ -308,7 +306,7 @@ def _needless_copies(captured: Capture) -> Set[Any]:
 
 
 def _is_laid_out_as(result: Any, operand: Any) -> bool:
-    """Whether a result can stand for an operand, or in its memory."""
+    """True if a result can replace an operand, or take its memory."""
     alike = [(each.shape, each.dtype, each.device, each.layout) for each in (result, operand)]
     if alike[0] != alike[1] or result.layout != torch.strided or result.stride() != operand.stride():
         return False
@@ -318,7 +316,7 @@ def _is_laid_out_as(result: Any, operand: Any) -> bool:
 
 
 def _is_sum_of_gradients(node: Any) -> bool:
-    """Whether autograd itself adds two gradients of one tensor that are laid out alike."""
+    """True for a sum by which autograd adds two gradients of one tensor with the same layout."""
     if not node.meta.get("is_gradient_acc") or node.target is not torch.ops.aten.add.Tensor or node.kwargs:
         return False
     if not all(isinstance(operand, torch.fx.Node) for operand in node.args):
@@ -328,7 +326,7 @@ def _is_sum_of_gradients(node: Any) -> bool:
 
 
 def _distinct_elements(value: Any) -> int:
-    """Elements a tensor really has: an expanded axis repeats the same ones, overlapping windows share them."""
+    """The number of distinct elements of a tensor: an expanded axis repeats them, overlapping windows share them."""
     if value.numel() == 0 or value.layout != torch.strided:
         return int(value.numel())
     reach = 1 + sum((extent - 1) * stride for extent, stride in zip(value.shape, value.stride(), strict=True))

@@ -1,4 +1,4 @@
-"""A traced PyTorch step: a functional FX graph of ATen calls, and what its placeholders and results stand for.
+"""A traced PyTorch step: a functional FX graph of ATen calls, and the meaning of its placeholders and results.
 
 Imported only where torch is known to be present.
 """
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-#: What an FX node that no op computes stands for; a "seed" is the gradient of the loss by itself, ones.
+#: The role of an FX node that no op computes; a "seed" is the gradient of the loss by itself, ones.
 SourceRole = Literal["input", "parameter", "constant", "seed"]
 
 
@@ -18,7 +18,7 @@ class Joint:
     """A trace.
 
     graph: placeholders and results carry descriptors of AOTAutograd. sources: by descriptor, the name and role of each
-    placeholder but the seeds. trainable: of a training step each parameter that requires a gradient, and whether the
+    placeholder but the seeds. trainable: for a training step each parameter that requires a gradient, and whether the
     loss depends on it. num_results: how many of its plain results the model returns.
     """
 
@@ -28,10 +28,10 @@ class Joint:
     num_results: int
 
     def source_of(self, descriptor: Any) -> tuple[str, SourceRole] | None:
-        """Name and role of what a placeholder stands for."""
+        """The name and role of a placeholder; None for a seed."""
         return self.sources.get(descriptor)
 
     def inputs(self) -> list[Any]:
-        """Placeholders of what the module is called with."""
+        """The placeholders of the module's arguments."""
         placeholders = self.graph.find_nodes(op="placeholder")
         return [node for node in placeholders if (self.source_of(node.meta["desc"]) or ("", ""))[1] == "input"]

@@ -20,14 +20,14 @@ from torch.utils import _pytree as pytree
 from placewright.importers.source_lines import module_of, source_of
 from placewright.support.errors import InputError
 
-#: What AOTAutograd notes of calls of the backward.
+#: AOTAutograd's mark on calls of the backward.
 _BACKWARD = "is_backward"
 
 
 def functional_graph(module: nn.Module, inputs: Sequence[Any], context: TracingContext) -> Any:
-    """The graph of ATen calls, backward included where gradients are on. Its placeholders and results have
+    """The graph of ATen calls, including the backward where gradients are on. Its placeholders and results have
     descriptors."""
-    # With this the tracer keeps draws that nothing reads: what is drawn later depends on them.
+    # With this the tracer keeps draws that nothing reads: later draws depend on them.
     draws_kept = torch._inductor.config.patch(fallback_random=True)
     with draws_kept, torch.fx.traceback.preserve_node_meta(), tracing(context), contextlib.ExitStack() as stack:
         graph = aot_autograd.aot_export_joint_with_descriptors(stack, module, tuple(inputs)).graph_module.graph
@@ -36,7 +36,7 @@ def functional_graph(module: nn.Module, inputs: Sequence[Any], context: TracingC
 
 
 def _complete_phases(graph: Any) -> None:
-    """Notes of the calls of a backward that the user has written that they are of the backward, too."""
+    """Marks the calls of a backward that the user has written as calls of the backward."""
     for node in graph.nodes:
         if "partitioner_tag" not in node.meta and any(_is_backward(each) for each in node.all_input_nodes):
             node.meta["partitioner_tag"] = _BACKWARD
@@ -56,7 +56,7 @@ def check_no_backward(graph: Any) -> None:
 
 
 def check_known(graph: Any, model: Any) -> None:
-    """Raises InputError where a size depends on values."""
+    """Raises InputError where a size depends on values of tensors."""
     for node in graph.nodes:
         for value in pytree.tree_leaves(node.meta.get("val")):
             sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
@@ -69,7 +69,7 @@ def check_known(graph: Any, model: Any) -> None:
 
 
 def reached_from(loss: Any) -> set[int]:
-    """By identity, the tensors whose gradients autograd computes of a loss."""
+    """The identities of the tensors for which autograd computes gradients of a loss."""
     seen = {loss.grad_fn}
     waiting = [loss.grad_fn]
     while waiting:

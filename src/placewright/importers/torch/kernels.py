@@ -1,5 +1,5 @@
-"""Ops that PyTorch's tracer would take for others, traced as what they are in a module that runs: the kernels that they
-call, dropout that drops nothing as its input, and grouped products in the dtypes of their kernels.
+"""Ops that PyTorch's tracer would replace by others, traced as a running module calls them: as their kernels, dropout
+that drops nothing as its input, and grouped products in the dtypes of their kernels.
 
 Imported only where torch is known to be present.
 """
@@ -15,7 +15,7 @@ import torch
 from torch._meta_registrations import _create_grouped_mm_output_tensor
 from torch._subclasses.fake_impls import op_implementations_dict
 
-#: Their formulas give other last bits than their kernels, or take many small ops instead of one.
+#: Ops whose formulas give other last bits than their kernels, or take many small ops instead of one.
 _OPS = (
     *("upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d"),
     *("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "_upsample_lanczos2d_aa"),
@@ -25,13 +25,12 @@ _OPS = (
 )
 _FORMULAS = (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd)
 _AUTOGRAD = (torch._C.DispatchKey.AutogradCPU, torch._C.DispatchKey.AutogradCUDA)
-#: The formulas are those of the whole process.
+#: A lock, as the formulas belong to the whole process.
 _LOCK = threading.RLock()
 
 
 def _drawn_by_rows(value: Any, p: float, *, generator: Any = None) -> Any:
-    """`bernoulli` draws row by row, and `bernoulli_` in the order in which the tensor lies; the tracer makes one op of
-    both."""
+    """Draws row by row like `bernoulli`; `bernoulli_` draws in memory order, and the tracer makes one op of both."""
     with torch._C._DisablePythonDispatcher():
         return torch.ops.aten.bernoulli.p(value.contiguous(), p, generator=generator)
 
@@ -41,7 +40,7 @@ def _wants_gradient(matrix: Any) -> bool:
 
 
 def _eigvalsh(matrix: Any, UPLO: str = "L") -> Any:  # noqa: N803
-    """Without a gradient another algorithm finds the values alone; the tracer always takes that of the vectors."""
+    """Takes the algorithm for values alone without a gradient, as eager; the tracer always takes that for vectors."""
     return torch.ops.aten._linalg_eigh(matrix, UPLO, _wants_gradient(matrix))[0]
 
 
@@ -56,7 +55,7 @@ def _eigvals(matrix: Any) -> Any:
 
 
 def _one_hot(classes: Any, num_classes: int = -1) -> Any:
-    """As in eager, where a class that is none is an error; the tracer compares instead."""
+    """Encodes classes as in eager, where an invalid class is an error; the tracer compares instead."""
     if num_classes < 1:
         with torch._C._DisablePythonDispatcher():
             return torch.ops.aten.one_hot.default(classes, num_classes)
@@ -75,7 +74,7 @@ _INSTEAD = {
 
 @contextmanager
 def kernels_kept() -> Iterator[None]:
-    """Tracing in this context keeps these ops as they are, and gives those of `_INSTEAD` what they are in eager."""
+    """A context in which tracing keeps these ops, and replaces those of `_INSTEAD` by what they are in eager."""
     with _LOCK:
         taken = []
         for packet in (getattr(torch.ops.aten, name) for name in _OPS if hasattr(torch.ops.aten, name)):
@@ -103,7 +102,7 @@ _GROUPED = torch.ops.aten._grouped_mm.default
 
 @contextmanager
 def input_passed_on() -> Iterator[None]:
-    """Tracing in this context makes no copy where nothing is dropped. Not for two threads at once.
+    """A context in which tracing makes no copy where nothing is dropped. Not for two threads at once.
 
     PyTorch's tracer makes one: it takes memory, and gradients that meet behind it are added in another order.
     """
@@ -119,8 +118,8 @@ def input_passed_on() -> Iterator[None]:
 
 @contextmanager
 def grouped_products_of_any_dtype() -> Iterator[None]:
-    """Tracing in this context takes grouped products, as of experts, in every dtype that their kernels take: PyTorch's
-    description of them refuses all but bfloat16. Not for two threads at once."""
+    """A context in which tracing takes grouped products, such as those of experts, in every dtype of their kernels:
+    PyTorch's description of them refuses all but bfloat16. Not for two threads at once."""
     op_implementations_dict[_GROUPED] = _grouped_product
     try:
         yield

@@ -1,4 +1,4 @@
-"""The layers that calls are made in, as Dynamo notes them, by their paths below the module.
+"""The layers in which calls are made, as Dynamo records them, by their paths below the module.
 
 Imported only where torch is known to be present.
 """
@@ -13,9 +13,9 @@ from torch import nn
 
 
 def name_layers(program: torch.fx.GraphModule, model: nn.Module) -> None:
-    """Gives every call of a graph of Dynamo's the path and class of each module of `model` whose forward it is made in.
+    """Gives every call of Dynamo's graph the path and class of each module of `model` in whose forward it is made.
 
-    Of several paths of a module that is the first below the one that calls it, or else the first.
+    For a module with several paths this is the first one below the calling module, or else the first.
     """
     paths: dict[str, list[str]] = {}
     classes: dict[str, type] = {}

@@ -1,8 +1,8 @@
-"""Marks in the nodes of a captured step that say what a rewriting of it meant."""
+"""Marks in the nodes of a captured step that record the intent of a rewriting."""
 
-#: Of a node whose first operand is needed by nothing else, so that the result may take its memory.
+#: On a node whose first operand is needed by nothing else, so that the result may take its memory.
 IN_PLACE = "placewright_in_place"
-#: Of a node that runs in a part of a split: which one.
+#: On a node that runs in a part of a split: which one.
 PART = "placewright_part"
-#: Of a module with a stretch in parts: which one, and how many parts.
+#: On a module with a stretch in parts: which one, and how many parts.
 SPLIT = "placewright_split"

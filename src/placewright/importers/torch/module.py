@@ -36,24 +36,24 @@ def from_torch(
     model
         Traced in evaluation mode, or in training mode with `training`; an ExportedProgram as it was exported.
     args, kwargs
-        What the module is called with; one tensor stands for a tuple of it. Where neither is given, an ExportedProgram
-        is traced with the inputs it was exported with.
+        The arguments of the module; one tensor means a tuple of it. Where neither is given, an ExportedProgram is
+        traced with the inputs it was exported with.
     training
-        Whether backward and optimizer are captured, too.
+        Whether backward and optimizer are also captured.
     optimizer
         "sgd" keeps no state; "adam" and "adamw" keep two tensors like each parameter.
     loss
         Makes a scalar of the model's output; by default its `.loss`, or the scalar it returns, or the sum of the means
         of what it returns.
     name
-        Of the graph; by default the class of the module.
+        Name of the graph; by default the class of the module.
 
     Returns
     -------
     Graph
-        Updated parameters and buffers are in-place results in it: outputs of the op that computes them, aliasing the
-        old value, after everything that reads the old value (`Op.controls`). Ops that draw random numbers follow each
-        other as in the module, since they share one generator.
+        The captured graph. Updated parameters and buffers are in-place results: outputs of the op that computes them,
+        aliasing the old value, after everything that reads the old value (`Op.controls`). Ops that draw random numbers
+        follow each other as in the module, since they share one generator.
 
     Raises
     ------
@@ -79,10 +79,10 @@ def captured_graph(
     name: str | None = None,
     random_in_order: bool,
 ) -> Graph:
-    """What `from_torch` returns.
+    """Capture the graph that `from_torch` returns.
 
     random_in_order: whether ops that draw random numbers keep their order, without which a plan may draw other numbers
-    than the module. The sets of graphs know no such order, as the papers' know none, and keep each copy that is traced.
+    than the module. The sets of graphs have no such order, as in the papers, and keep each copy that is traced.
     """
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError("PyTorch", "torch", "capturing a module")
@@ -92,7 +92,7 @@ def captured_graph(
     from placewright.importers.torch.record import with_record
 
     check_optimizer(optimizer)
-    # The committed sets were captured by the exporter, and what it is told are its masks.
+    # The committed sets were captured by the exporter, so that their traces are made `as_exported`.
     traced = trace_joint(model, positional(args), kwargs, training=training, loss=loss, as_exported=not random_in_order)
     graph, _ = translate(
         capture(traced, keep_draws=random_in_order),
@@ -107,7 +107,7 @@ def captured_graph(
 def graphs_in_parts(
     model: nn.Module, args: Any, kwargs: Mapping[str, Any], optimizer: Optimizer
 ) -> Iterator[tuple[str, int, Graph]]:
-    """Captures a training step once, and gives it with a stretch of ops in parts: which one, how many, and the graph.
+    """Capture a training step once, and yield it with stretches in parts: name, number of parts, and graph.
 
     Sums over parts have other last bits. Raises InputError as `from_torch` does.
     """
@@ -125,7 +125,7 @@ def graphs_in_parts(
 
 
 def _name_of(model: nn.Module | ExportedProgram) -> str:
-    """The class of the module; of a program exported from one, the class of that one."""
+    """The class of the module; for an exported program, the class of its original module."""
     for node in getattr(getattr(model, "graph", None), "nodes", ()):
         if stack := node.meta.get("nn_module_stack"):
             kind = next(iter(stack.values()))[1]

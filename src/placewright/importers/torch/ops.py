@@ -1,7 +1,7 @@
-"""What every ATen op is: its kind, and the attributes costs and learners need beyond shapes.
+"""The kind of every ATen op, and the attributes that costs and learners need beyond shapes.
 
-Read from the op's own schema wherever it says enough (aliases, the pointwise, reduction and random tags); the table
-names the rest. Imported only where torch is known to be present.
+Read from the op's own schema where it says enough (aliases, the pointwise, reduction and random tags); the table has
+the rest. Imported only where torch is known to be present.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _PLAIN_NAMES = {
     "embedding": "embedding _embedding_bag _embedding_bag_forward_only",
     "embedding_backward": "embedding_dense_backward _embedding_bag_dense_backward",
 }
-#: These look places up in what is sorted already.
+#: Ops that look positions up in sorted tensors.
 _SEARCHES = frozenset({"searchsorted", "bucketize"})
 _PLAIN = {name: kind for kind, names in _PLAIN_NAMES.items() for name in names.split()}
 
-#: Reductions by what they compute; another op with the reduction tag goes by its own name.
+#: Reductions by what they compute; another op with the reduction tag keeps its own name.
 _REDUCTION_NAMES = {
     "loss": """
         nll_loss_forward nll_loss2d_forward mse_loss smooth_l1_loss huber_loss soft_margin_loss multi_margin_loss
@@ -81,7 +81,7 @@ _ELEMENTWISE_NAMES = """
 """
 _ELEMENTWISE = frozenset(_ELEMENTWISE_NAMES.split())
 
-#: Ops that give nothing and write to nothing, and whose work is done when a module has been traced for its shapes.
+#: Ops that return nothing and write to nothing, and whose work is done once a module has been traced for its shapes.
 _DONE_IN_TRACING = frozenset(
     {
         *("aten::_assert_tensor_metadata", "aten::_assert_scalar", "profiler::_record_function_exit"),
@@ -107,18 +107,18 @@ def describe(node: Any) -> tuple[str, Attributes]:
 
 
 def bodies_of(node: Any) -> dict[Any, torch.fx.GraphModule]:
-    """The code that a call such as torch.cond holds: graphs, each by the argument that stands for it."""
+    """The code that a call such as torch.cond holds: graphs, by their arguments."""
     held = {argument: attribute_of(argument) for argument in node.all_input_nodes if argument.op == "get_attr"}
     return {argument: value for argument, value in held.items() if isinstance(value, torch.fx.GraphModule)}
 
 
 def attribute_of(node: Any) -> Any:
-    """What an argument that names an attribute of the traced module stands for."""
+    """The value of an argument that names an attribute of the traced module."""
     return attrgetter(node.target)(node.graph.owning_module)
 
 
 def draws_random_numbers(node: Any) -> bool:
-    """Whether a traced call takes numbers from the generator: dropout that drops nothing does not."""
+    """True if a traced call takes numbers from the generator; dropout that drops nothing does not."""
     if isinstance(node.target, torch._ops.HigherOrderOperator):
         called = [leaf for leaf in pytree.tree_leaves(node.args) if isinstance(leaf, torch._ops.OpOverload)]
         return any(map(_is_random, called)) or any(map(_draws_within, bodies_of(node).values()))
@@ -129,8 +129,8 @@ def draws_random_numbers(node: Any) -> bool:
 
 
 def only_acts(target: Any) -> bool:
-    """Whether a call gives nothing and writes to nothing, so that whatever it does is beside that: a check of values,
-    or what an op of the user's own does. Tracers drop it."""
+    """True if a call returns nothing and writes to nothing, so that it only has other effects: a check of values, or
+    those of a custom op. Tracers drop it."""
     if target is torch._assert_async:
         return True
     if isinstance(target, torch._ops.OpOverloadPacket):
@@ -142,7 +142,7 @@ def only_acts(target: Any) -> bool:
 
 
 def sentence_on_effects(target: Any) -> str:
-    """Why a call that does something beside computing its results is refused."""
+    """The sentence that refuses a call with effects besides its results."""
     name = getattr(target, "__name__", "") if target is torch._assert_async else target
     return (
         f"the op {name} does something beside computing its results, such as a check of their values, and plans cannot "
@@ -151,7 +151,7 @@ def sentence_on_effects(target: Any) -> str:
 
 
 def may_draw(node: Any) -> bool:
-    """Whether a traced call is of an op that takes numbers from the generator with some arguments."""
+    """True if a traced call is of an op that takes numbers from the generator with some arguments."""
     return _is_random(node.target)
 
 
@@ -178,13 +178,13 @@ def _from_tags(name: str, node: Any) -> tuple[str, Attributes]:
 
 
 def _is_view(schema: Any) -> bool:
-    """Whether every result shares memory with an argument that is only read."""
+    """True if every result shares memory with an argument that is only read."""
     aliases = [result.alias_info for result in schema.returns]
     return bool(aliases) and all(alias is not None and not alias.is_write for alias in aliases)
 
 
 def _sorted_axes(name: str, node: Any) -> Attributes:
-    """The axes along which elements are compared, where that is not the last one."""
+    """The axes along which elements are compared, unless it is the last one."""
     if name in _SEARCHES:
         return {}
     arguments, rank = arguments_of(node), len(shape_of(node.all_input_nodes[0]))

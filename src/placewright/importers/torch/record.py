@@ -1,4 +1,4 @@
-"""What a graph does not tell of the module it was captured from: other names, and what no op reads.
+"""Facts about a module that its captured graph does not show: other names, and tensors that no op reads.
 
 Imported only where torch is known to be present.
 """
@@ -34,12 +34,12 @@ def with_record(graph: Graph, model: Any) -> Graph:
 
 
 def _is_list(module: nn.Module) -> bool:
-    """Whether it is a container that cannot be called. Layers of exported programs cannot either, and are none."""
+    """True for a container that cannot be called. Layers of exported programs cannot be called either, but are none."""
     return type(module).forward is nn.Module.forward and type(module) is not nn.Module
 
 
 def _other_names(named: Iterable[tuple[str, Any]]) -> dict[str, str]:
-    """Every name of an object but the first, with that one."""
+    """Every name of an object but the first, with its first name."""
     first: dict[int, str] = {}
     found = {name: first.setdefault(id(thing), name) for name, thing in named}
     return {name: before for name, before in found.items() if name != before}

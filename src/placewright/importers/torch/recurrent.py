@@ -1,4 +1,4 @@
-"""Recurrent calls that drop between their layers, one call a layer.
+"""Recurrent calls with dropout between their layers, as one call per layer.
 
 Imported only where torch is known to be present.
 """
@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
-#: What they are called.
+#: The names of recurrent functions.
 RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
 
 
 def split_layers(graph: torch.fx.Graph) -> None:
-    """Has the recurrent calls of a graph that is to be traced made layer by layer where they drop between layers."""
+    """Makes the recurrent calls of a graph that is to be traced run layer by layer where they drop between layers."""
     for node in graph.nodes:
         if node.op == "call_function" and getattr(node.target, "__name__", "") in RECURRENT and not node.kwargs:
             node.target = partial(_made, node.target)
@@ -27,7 +27,7 @@ def _made(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def layer_by_layer(function: Callable[..., Any], args: Sequence[Any]) -> Any:
-    """A recurrent call; where it drops between its layers, one call a layer and the dropout between them.
+    """A recurrent call; with dropout between its layers, one call per layer and the dropout between them.
 
     PyTorch's own decomposition, which tracing would take, never drops: it compares the number of layers with the number
     of the layer the wrong way round.

@@ -1,4 +1,4 @@
-"""What a module returns, and the loss of a training step, written so that Dynamo can read it.
+"""The results of a module, and the loss of a training step, written so that Dynamo can read it.
 
 Imported only where torch is known to be present.
 """
@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from placewright.support.errors import InputError
 
-#: Objects inside each other are followed so far.
+#: The depth to which nested objects are followed.
 _DEPTH = 4
 
 
@@ -25,7 +25,7 @@ def tensors_of(tree: Any) -> list[Any]:
 
 
 def returned_tensors(output: Any) -> list[Any]:
-    """The tensors of what a module returns, those in objects such as the caches of language models last."""
+    """The tensors that a module returns; those in objects such as the caches of language models come last."""
     leaves = pytree.tree_leaves(output)
     found = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     for leaf in leaves:
@@ -64,12 +64,12 @@ def default_loss(output: Any) -> Any:
     return loss
 
 
-#: Why a module without such outputs has no training step.
+#: The reason why a module without such outputs has no training step.
 NOTHING_TO_TRAIN = "no output of the model depends on a parameter, so there is nothing to train"
 
 
 def loss_of(output: Any) -> Any:
-    """The same; None where no output depends on a parameter."""
+    """The scalar of `default_loss`; None where no output depends on a parameter."""
     loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
     if isinstance(loss, torch.Tensor):
         return loss
@@ -82,8 +82,8 @@ def loss_of(output: Any) -> Any:
 
 
 def check_loss(loss: Any, kind: str = "") -> None:
-    """Raises InputError for a loss of several elements, or one that depends on no parameter. kind: what it is where it
-    is no tensor."""
+    """Raises InputError for a loss of several elements, or one that depends on no parameter. kind: the type of a loss
+    that is no tensor."""
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         shape = tuple(loss.shape) if isinstance(loss, torch.Tensor) else kind or type(loss).__name__
         raise InputError(f"a training step needs a loss of one element, and the loss is {shape}")

@@ -1,6 +1,6 @@
-"""Lets a module without memory, on the meta device, be captured as if its tensors stood on a real one.
+"""Lets a module without memory, on the meta device, be captured as if its tensors were on a real one.
 
-PyTorch has no backward formula there for some ops, cross-entropy among them: it would trace the forward pass alone.
+PyTorch has no backward formula there for some ops, such as cross-entropy: it would trace the forward pass alone.
 Imported only where torch is known to be present.
 """
 
@@ -20,8 +20,9 @@ from placewright.importers.torch.results import tensors_of
 
 @contextlib.contextmanager
 def off_meta(model: nn.Module, leaves: Sequence[Any]) -> Iterator[list[Any]]:
-    """The leaves with fake tensors for those on the meta device; for the time being the model holds fake tensors, too,
-    which keep shape, strides, ties and `requires_grad`, and names another device wherever it names that one."""
+    """A context that gives the leaves with fake tensors for those on the meta device; meanwhile the model also holds
+    fake tensors, which keep shape, strides, ties and `requires_grad`, and names another device wherever it names that
+    one."""
     held = [tensor for module in model.modules() for tensor in tensors_of(vars(module))]
     on_meta = [tensor for tensor in (*held, *tensors_of(list(leaves))) if tensor.is_meta]
     device = next((tensor.device for tensor in (*held, *tensors_of(list(leaves))) if not tensor.is_meta), None)
@@ -37,7 +38,7 @@ def off_meta(model: nn.Module, leaves: Sequence[Any]) -> Iterator[list[Any]]:
 
 
 def _stand_in(tensor: Any, mode: FakeTensorMode, device: torch.device) -> Any:
-    """A fake tensor like it on `device`; the mode gives a tensor it has seen the same one again, which keeps ties."""
+    """A fake tensor like it on `device`; the mode returns the same one for a tensor it has seen, which keeps ties."""
     fake: Any = mode.from_tensor(tensor)
     fake.fake_device = device
     return fake
@@ -45,8 +46,9 @@ def _stand_in(tensor: Any, mode: FakeTensorMode, device: torch.device) -> Any:
 
 @contextlib.contextmanager
 def _attributes_replaced(model: nn.Module, stand_ins: Mapping[int, Any], device: torch.device) -> Iterator[None]:
-    """Every attribute of the model's modules that holds a tensor with a stand-in (parameters, buffers, plain
-    attributes, containers of tensors) holds the stand-in; afterwards each module has the attributes it had before."""
+    """A context in which every attribute of the model's modules that holds a tensor with a stand-in (parameters,
+    buffers, plain attributes, containers of tensors) holds the stand-in; afterwards each module has the attributes it
+    had before."""
 
     def instead(leaf: Any) -> Any:
         if isinstance(leaf, torch.device) and leaf.type == "meta":

@@ -17,8 +17,8 @@ from torch.utils import _pytree as pytree
 
 from placewright.importers.torch.attributes import arguments_of
 
-#: What a result of a part is where it is no part of an axis: a term of a sum, or something that only the same part
-#: reads, as the seeds of an attention kernel.
+#: The meaning of a part's result that is not a part of an axis: a term of a sum, or something that only the same part
+#: reads, such as the seeds of an attention kernel.
 Share = Literal["sum", "own"]
 
 
@@ -26,7 +26,7 @@ Share = Literal["sum", "own"]
 class Rule:
     """One way to compute an op in parts.
 
-    axes: by name of argument, along which axis it is divided; other tensors are read whole. results: the same of each
+    axes: by name of argument, along which axis it is divided; other tensors are read whole. results: the same for each
     result. extents: arguments, or entries of arguments that are lists, that hold the length of the divided axis.
     """
 
@@ -50,7 +50,7 @@ def rules(node: fx.Node) -> Iterator[Rule]:
 
 
 class _Op:
-    """A call, its arguments by name with defaults, and the shapes of what it reads and makes."""
+    """A call, its arguments by name with defaults, and the shapes of its tensors."""
 
     def __init__(self, node: fx.Node) -> None:
         self.node = node
@@ -63,7 +63,7 @@ class _Op:
         return self.arguments[name]
 
     def shape_of(self, name: str) -> tuple[int, ...]:
-        """Of an argument that is a tensor, or of the first of a list of them."""
+        """The shape of an argument that is a tensor, or of the first in a list of them."""
         first: Any = pytree.tree_leaves(self.arguments[name])[0]
         return tuple(first.meta["val"].shape)
 
@@ -73,16 +73,16 @@ class _Op:
         return int(self.arguments[name]) % rank if rank else 0
 
     def has(self, name: str) -> bool:
-        """Whether an argument is a tensor."""
+        """True if an argument is a tensor."""
         return isinstance(self.arguments.get(name), fx.Node)
 
     def given(self, axes: Mapping[str, int]) -> dict[str, int]:
-        """The axes of those arguments that are there."""
+        """The axes of those arguments that are given."""
         return {name: axis for name, axis in axes.items() if pytree.tree_leaves(self.arguments.get(name))[:1] != [None]}
 
 
 def draws(node: fx.Node) -> bool:
-    """Whether a call draws random numbers; a kernel that can, but drops nothing, does not."""
+    """True if a call draws random numbers; a kernel that can, but drops nothing, does not."""
     tags = node.target.tags if isinstance(node.target, torch._ops.OpOverload) else ()
     return torch.Tag.nondeterministic_seeded in tags and arguments_of(node).get("dropout_p") != 0.0
 
@@ -137,7 +137,7 @@ def _groups(source: Sequence[int], result: Sequence[int]) -> Iterator[tuple[list
 
 
 def _restrided(op: _Op) -> Iterator[Rule]:
-    """The outer axis of a matrix, which lies as it does whatever strides axes of one have."""
+    """The outer axis of a matrix, whose layout does not depend on the strides of axes of length one."""
     before, after = op["self"].meta["val"], op.made[0]
     outer, inner = ([axis for axis, extent in enumerate(op.shape) if extent > 1] + [None, None])[:2]
     if before.shape != after.shape or op["storage_offset"] is not None or outer is None:
@@ -172,7 +172,7 @@ def _shuffled(op: _Op) -> Iterator[Rule]:
 
 
 def _permuted(order: Callable[[_Op], Sequence[int]]) -> Callable[[_Op], Iterator[Rule]]:
-    """order: for each axis of the result the one of the argument."""
+    """Axes of a permutation. order: for each axis of the result the one of the argument."""
 
     def found(op: _Op) -> Iterator[Rule]:
         for axis, own in enumerate(order(op)):
@@ -198,7 +198,7 @@ def _unsqueezed(op: _Op) -> Iterator[Rule]:
 
 
 def _squeezed(op: _Op) -> Iterator[Rule]:
-    """Axes that stay whatever their length is: one that is named would go from a part of one."""
+    """Axes that stay whatever their length is: a named one would be removed from a part of length one."""
     source = op.shape_of("self")
     given = op.arguments.get("dim")
     named = range(len(source)) if given is None else [given] if isinstance(given, int) else given
@@ -303,7 +303,7 @@ def _reduced(*, adds: bool) -> Callable[[_Op], Iterator[Rule]]:
 
 
 def _product(left: str, right: str, *axes: str) -> Callable[[_Op], Iterator[Rule]]:
-    """A product of matrices. axes: letters of both arguments and the result, as einsum has them."""
+    """A product of matrices. axes: letters of both arguments and the result, as in einsum."""
     first, second, result = axes
 
     def found(op: _Op) -> Iterator[Rule]:
@@ -375,7 +375,7 @@ def _normalised(op: _Op) -> Iterator[Rule]:
 
 
 def _normalised_backward(op: _Op) -> Iterator[Rule]:
-    """The outermost axis: kernels read means as if they had no gaps, which slices along others have."""
+    """The outermost axis: kernels read means as if they had no gaps, but slices along other axes have gaps."""
     shape = op.shape_of("input")
     divided = op.given({"grad_out": 0, "input": 0, "mean": 0, "rstd": 0})
     for axis in range(len(shape) - len(op["normalized_shape"])):
@@ -401,7 +401,7 @@ def _batch(*names: str, results: Sequence[int | Share], size: str | None = None)
 def _of_images(
     *names: str, results: Sequence[int] = (0,), size: str | None = None, rank: int = 4
 ) -> Callable[[_Op], Iterator[Rule]]:
-    """The first axis of images with one."""
+    """The first axis of images that have a batch axis."""
     found = _batch(*names, results=results, size=size)
     return lambda op: found(op) if len(op.shape_of(names[0])) == rank else iter(())
 
@@ -433,7 +433,7 @@ def _attention(
 
 
 def _loss(op: _Op) -> Iterator[Rule]:
-    """Negative log-likelihoods of rows, as they are or added up."""
+    """Negative log-likelihoods of rows, separate or added up."""
     if op["weight"] is not None or len(op.shape_of("self")) < 2:
         return
     if op["reduction"] == 0:
@@ -443,7 +443,7 @@ def _loss(op: _Op) -> Iterator[Rule]:
 
 
 def _loss_backward(op: _Op) -> Iterator[Rule]:
-    """What a mean divides by is an argument of its own."""
+    """The gradients of such losses; the divisor of a mean is an argument of its own."""
     if op["weight"] is not None or len(op.shape_of("self")) < 2:
         return
     axes = {"self": 0, "target": 0}
@@ -453,7 +453,7 @@ def _loss_backward(op: _Op) -> Iterator[Rule]:
 
 
 def _distance(*, backward: bool) -> Callable[[_Op], Iterator[Rule]]:
-    """Losses of elements, as they are or added up, or the gradients of such."""
+    """Losses of elements, separate or added up, or their gradients."""
 
     def found(op: _Op) -> Iterator[Rule]:
         shape, is_apart = op.shape_of("self"), op["reduction"] == 0
@@ -467,7 +467,7 @@ def _distance(*, backward: bool) -> Callable[[_Op], Iterator[Rule]]:
     return found
 
 
-#: Ops of elements that PyTorch does not call pointwise.
+#: Elementwise ops that PyTorch does not tag as pointwise.
 _ALIKE = frozenset(
     {
         "_to_copy.default",

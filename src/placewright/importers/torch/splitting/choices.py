@@ -16,9 +16,9 @@ from placewright.importers.torch.splitting.preparation import divide_dropouts, p
 from placewright.importers.torch.splitting.rewrite import in_parts
 from placewright.importers.torch.splitting.stretch import Borders, Stretch, stretch_from
 
-#: Of what share of the largest tensor's bytes others are along which its stretch grows.
+#: The least size, as a share of the largest tensor's bytes, of other tensors along which its stretch grows.
 _LARGE = 0.5
-#: Numbers of parts, and how many ops all parts of a stretch have at the most.
+#: Numbers of parts, and the most ops that all parts of a stretch may have.
 _COUNTS, _MOST_OPS = (2, 4, 8, 16), 8000
 
 
@@ -26,7 +26,7 @@ _COUNTS, _MOST_OPS = (2, 4, 8, 16), 8000
 class Choice:
     """A stretch that can run in parts.
 
-    name: "loss" for what stands around the largest tensor and the loss, "batch" for all samples.
+    name: "loss" for the ops around the largest tensor and the loss, "batch" for all samples.
     """
 
     name: str
@@ -34,15 +34,15 @@ class Choice:
 
     @property
     def counts(self) -> list[int]:
-        """Numbers of parts worth trying: more make more ops than can be planned in seconds."""
+        """Numbers of parts worth trying; more would make more ops than can be planned in seconds."""
         most = min(self.stretch.extent, _MOST_OPS // len(self.stretch.ops))
         return [count for count in _COUNTS if count <= most]
 
 
 def choices(graph: fx.Graph, inputs: Collection[fx.Node]) -> Iterator[Choice]:
-    """Stretches of a step. The graph is changed to one that computes the same, in which they can be found.
+    """Stretches of a step. The graph is changed to an equivalent one in which they can be found.
 
-    inputs: placeholders of what the step is called with, other than parameters. What is yielded holds until the next.
+    inputs: placeholders of the step's arguments, other than parameters. A yielded choice is valid until the next.
     """
     prepare(graph)
     known: list[Stretch] = []
@@ -54,7 +54,7 @@ def choices(graph: fx.Graph, inputs: Collection[fx.Node]) -> Iterator[Choice]:
                 yield Choice(name="loss", stretch=stretch)
     given = [node for node in inputs if node.meta["val"].dim() and node.meta["val"].shape[0] > 1]
     if given:
-        # A dropout is one op where it can be: more ops take more time.
+        # A dropout stays one op where it can: more ops take more time.
         divide_dropouts(graph)
         stretch = stretch_from(max(given, key=_num_bytes), 0, 0, borders_of(graph))
         if stretch is not None and _lowers(stretch):
@@ -62,7 +62,7 @@ def choices(graph: fx.Graph, inputs: Collection[fx.Node]) -> Iterator[Choice]:
 
 
 def _lowers(stretch: Stretch) -> bool:
-    """Whether something that is large is not whole any more: it is made and read in parts alone, in both passes."""
+    """True if a tensor of the largest size is no longer whole: it is made and read in parts alone, in both passes."""
     if not stretch.scaled:
         return False
     most = max(_num_bytes(node) for node in stretch.shares)
@@ -75,7 +75,7 @@ def _num_bytes(node: fx.Node) -> int:
 
 
 def borders_of(graph: fx.Graph) -> Borders:
-    """Forward's results, and the gradients that backward gets, by the descriptors of AOTAutograd."""
+    """The results of forward, and the gradients that backward receives, by the descriptors of AOTAutograd."""
     end = graph.output_node()
     meanings = end.meta["desc"]
     return Borders(

@@ -1,4 +1,4 @@
-"""A captured step made ready for stretches to be found in it, which computes the same but for last bits.
+"""A captured step prepared so that stretches can be found in it; it computes the same but for last bits.
 
 Imported only where torch is known to be present.
 """
@@ -36,7 +36,7 @@ def prepare(graph: fx.Graph) -> None:
 
 
 def divide_dropouts(graph: fx.Graph) -> None:
-    """Has masks be drawn as a whole, and read where they are."""
+    """Makes the step draw masks as a whole, and read them where they are."""
     for node in graph.find_nodes(op="call_function", target=_ATEN.native_dropout.default):
         if is_dropout(node):
             divide_dropout(node)
@@ -44,9 +44,9 @@ def divide_dropouts(graph: fx.Graph) -> None:
 
 
 def _read_through_storages(graph: fx.Graph) -> None:
-    """Has ops read what is written over a whole storage, instead of the storage.
+    """Makes ops read what is written over a whole storage, instead of the storage.
 
-    So PyTorch differentiates strides of axes of one, which a mean over all pixels has.
+    PyTorch makes these when it differentiates strides of axes of length one, which a mean over all pixels has.
     """
     for node in graph.find_nodes(op="call_function", target=_ATEN.as_strided.default):
         storage = node.args[0]
@@ -68,7 +68,7 @@ def _read_through_storages(graph: fx.Graph) -> None:
 
 
 def _places(size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> list[tuple[int, int]] | None:
-    """Where elements of a tensor lie one after the other from the first on: extents and strides. Else None."""
+    """The extents and strides of a tensor whose elements are contiguous from the first on; None for others."""
     found = [(extent, step) for extent, step in zip(size, stride, strict=True) if extent > 1]
     width = 1
     for extent, step in reversed(found):
@@ -79,7 +79,7 @@ def _places(size: Sequence[int], stride: Sequence[int], offset: int | None = Non
 
 
 def _read_through_views(graph: fx.Graph) -> None:
-    """Has ops read a tensor itself instead of a view of views that shows it as it is.
+    """Makes ops read a tensor itself instead of a view of views that is identical to it.
 
     Rows that are merged, divided into samples and merged again have an axis of samples on the way, which is shorter.
     """
@@ -110,7 +110,7 @@ def _drop_unread_views(graph: fx.Graph) -> None:
 
 
 def _make_constants_alone(graph: fx.Graph) -> None:
-    """Has tensors of one number, and those without numbers yet, be made without the tensor that says how they lie."""
+    """Makes tensors of one number, and empty ones, without reading the tensor that defines their layout."""
     for target, number in ((_ATEN.new_zeros.default, 0), (_ATEN.new_ones.default, 1)):
         for node in graph.find_nodes(op="call_function", target=target):
             like = node.meta["val"]
@@ -133,7 +133,7 @@ def _make_constants_alone(graph: fx.Graph) -> None:
 
 
 def _divide_sums(graph: fx.Graph) -> None:
-    """Changes means to sums that are divided by how many elements or rows count.
+    """Changes means to sums that are divided by the number of elements or rows.
 
     A mean of log-likelihoods divides by the number of targets that are not ignored, which is known before the rows are.
     A sum in float16 could be too large where the mean is not.

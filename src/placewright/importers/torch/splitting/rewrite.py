@@ -21,7 +21,7 @@ from placewright.importers.torch.splitting.axes import Rule
 from placewright.importers.torch.splitting.stretch import Stretch, draws_before, results_of
 
 _ATEN = torch.ops.aten
-#: Products that kernels add to what is there.
+#: Products with the kernels that add them to a tensor.
 _PRODUCTS = {_ATEN.mm.default: _ATEN.addmm.default, _ATEN.bmm.default: _ATEN.baddbmm.default}
 
 
@@ -47,7 +47,7 @@ class _Rewriting:
         self.stretch = stretch
         self.new = fx.Graph(owning_module=graph.owning_module)
         self.made: dict[fx.Node, fx.Node] = {}
-        #: Numbers made of the gradient of the loss, for a gradient of 1.
+        #: Numbers computed from the gradient of the loss, for a gradient of 1.
         self.unit: dict[fx.Node, fx.Node] = {}
         #: Results that are still to be scaled.
         self.joined: dict[fx.Node, fx.Node] = {}
@@ -74,7 +74,7 @@ class _Rewriting:
         return self.new
 
     def _in_order(self) -> Iterator[fx.Node | None]:
-        """Nodes outside of the stretch in their order, and None where it runs, as early as its first op could.
+        """The nodes outside of the stretch in their order, and None where it runs, as early as its first op could.
 
         Results of the stretch that are scaled come by themselves, since the gradient of the loss is known later.
         """
@@ -109,7 +109,7 @@ class _Rewriting:
                     heapq.heappush(ready, (place.get(user, first), user is None, user))
 
     def _without_gradient(self, node: fx.Node) -> set[fx.Node]:
-        """A node, or for a number made of the gradient of the loss what it is made of beside that."""
+        """A node, or for a number computed from the gradient of the loss its other sources."""
         if node not in self.stretch.numbers:
             return {node}
         return {each for source in node.all_input_nodes for each in self._without_gradient(source)}
@@ -127,7 +127,7 @@ class _Rewriting:
             (self.joined if node in self.stretch.scaled else self.made)[node] = whole
 
     def _run(self, part: _Part, sums: Mapping[fx.Node, fx.Node]) -> dict[fx.Node, fx.Node]:
-        """The ops of one part. sums: of the parts before."""
+        """Adds the ops of one part. sums: of the earlier parts."""
         made: dict[fx.Node, fx.Node] = {}
         sliced: dict[tuple[fx.Node, int], fx.Node] = {}
         for call, rule in self.stretch.ops.items():
@@ -182,19 +182,19 @@ class _Rewriting:
         return args, kwargs
 
     def _with_extent(self, call: fx.Node, rule: Rule, name: str, value: Any, part: _Part) -> Any:
-        """An argument that tells the length of the divided axis, for a part."""
+        """The value for a part of an argument that holds the length of the divided axis."""
         rows, place = part.end - part.begin, rule.extents[name]
         if place is None:
             return value // self.stretch.extent * rows
         listed = list(value)
         if name == "size":
-            # It may leave a length open.
+            # The argument may leave a length open.
             listed = list(call.meta["val"].shape)
         listed[place] = listed[place] // self.stretch.extent * rows
         return listed
 
     def _outside(self, node: fx.Node) -> fx.Node:
-        """What a part reads from outside. What depends on the gradient of the loss is as for a gradient of 1."""
+        """The node that a part reads from outside; what depends on the gradient of the loss is for a gradient of 1."""
         if node not in self.stretch.numbers:
             return self.made[node]
         if node not in self.unit:
@@ -211,11 +211,11 @@ class _Rewriting:
         gradient = self.made[self.stretch.gradient]
         if gradient.meta["val"].dim():
             gradient = self._call(node, _ATEN.view.default, gradient, [])
-        # What forward has saved for backward is not backward's to overwrite.
+        # Backward must not overwrite what forward has saved for it.
         return self._call(node, _ATEN.mul.Tensor, self.joined[node], gradient)
 
     def _joined(self, node: fx.Node, pieces: list[fx.Node], axis: int) -> fx.Node:
-        """Parts of a result as one tensor that lies as the result does."""
+        """The parts of a result as one tensor with the layout of the result."""
         strides = node.meta["val"].stride()
         order = sorted(range(len(strides)), key=lambda each: -strides[each])
         if order == list(range(len(strides))):
@@ -225,7 +225,7 @@ class _Rewriting:
         return self._call(node, _ATEN.permute.default, whole, [order.index(each) for each in range(len(order))])
 
     def _call(self, like: fx.Node, function: Any, *args: Any, part: _Part | None = None, **options: Any) -> fx.Node:
-        """A call that counts as one of a node's kind. part: to which it belongs, as its name says."""
+        """A call with the origin of another node. part: to which it belongs, as its name says."""
         name = f"{like.name}_part{part.number + 1}" if part is not None else None
         made = self.new.create_node("call_function", function, args, options, name=name)
         made.meta = {key: value for key, value in like.meta.items() if key not in ("val", "tensor_meta")}
@@ -238,7 +238,7 @@ class _Rewriting:
 
 
 def _fake_mode(node: fx.Node) -> Any:
-    """The mode of the tensors of a graph."""
+    """The fake mode of the tensors of a graph."""
     values = [node.meta.get("val"), *(each.meta.get("val") for each in node.all_input_nodes)]
     for value in torch.utils._pytree.tree_leaves(values):
         if isinstance(value, torch.Tensor):
