@@ -1,4 +1,4 @@
-"""What callers of `plan` pass, checked and brought into one form, so that every plan can be saved and read back."""
+"""Arguments of `plan`, checked and brought into one form, so that every plan can be saved and read back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def share(name: str, value: Any) -> float | None:
 
 
 def budget(evaluations: Any, time_limit: Any, default_evaluations: int) -> Budget:
-    """The default number of evaluations only when neither limit is given."""
+    """The budget of a search: the default number of evaluations only where neither limit is given."""
     seconds: float | None = None
     if isinstance(time_limit, str):
         seconds = parse_duration_ns(time_limit) / 1e9
@@ -42,7 +42,7 @@ def budget(evaluations: Any, time_limit: Any, default_evaluations: int) -> Budge
 
 
 def recorded_options(model: Any, dims: Mapping[str, int] | None, limits: Budget) -> dict[str, Any]:
-    """What a plan or a map keeps of how it was asked for, as JSON values."""
+    """The options that a plan or a map records, as JSON values."""
     return {
         "model": str(model) if isinstance(model, str | Path) else None,
         "dims": {name: int(size) for name, size in (dims or {}).items()},
@@ -52,7 +52,7 @@ def recorded_options(model: Any, dims: Mapping[str, int] | None, limits: Budget)
 
 
 def constraints(pins: Any, forbids: Any, colocate: Any) -> Constraints:
-    """From mappings of pattern to device, and groups of patterns."""
+    """Constraints from mappings of pattern to device, and groups of patterns."""
     return Constraints(
         pins=_rules("pins", pins),
         forbids=_rules("forbids", forbids, many=True),

@@ -1,4 +1,4 @@
-"""What callers and users write as a memory limit, as bytes by device.
+"""Memory limits as callers and users write them, in bytes by device.
 
 It is "30GiB", "gpu0=30GiB,cpu=64GiB", accelerate's {0: "30GiB", "cpu": "64GiB"}, or a list with one entry per device.
 """
@@ -63,7 +63,7 @@ def _is_list(value: Any) -> TypeGuard[Sequence[Any]]:
 
 
 def _entries(value: Any) -> Iterable[tuple[str | int | None, int]]:
-    """Which devices, None for those that no other entry names, and bytes."""
+    """Pairs of a device, None for those that no other entry names, and bytes."""
     pairs: list[tuple[Any, Any]] = [(None, value)]
     if isinstance(value, Mapping):
         pairs = list(value.items())
