@@ -109,7 +109,7 @@ def _smaller(plan: Plan, device: int) -> str:
         return f"{words}: no batch size fits, and it takes {counted(-(-least // limits[0]), 'device')} at least."
     held = sum(b.size_bytes for b in plan.buffers if b.kind == "resident" and b.device == device)
     shrinking = format_bytes(plan.metrics.peak_bytes[device] - held)
-    # Where ops could run again, that was tried: on one device, the plan then names the op that needs the most memory.
+    # Where ops could run again, that was tried: on one device, the plan then names the op that sets the least memory.
     several = parted(plan.machine)[0].num_devices > 1
     tried = "*" not in plan.configuration.get("keep", ["*"]) if several else bool(plan.memory_floor_op)
     trained = not tried and any(op.phase == "backward" for op in plan.ops)

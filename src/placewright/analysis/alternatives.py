@@ -24,8 +24,8 @@ class TrainingSetup:
     optimizer
         "AdamW", "fused AdamW" where the given optimizer is not fused, "8-bit Adam" and so on.
     changes
-        What is trained differently than now: "states in 8 bits", "weights in bfloat16", "adapters of rank 16 alone
-        (LoRA)"; empty where nothing is.
+        Changes to what is trained: "states in 8 bits", "weights in bfloat16", "adapters of rank 16 alone (LoRA)"; empty
+        where there are none.
     num_checkpointed
         Number of checkpointed blocks.
     split
@@ -171,7 +171,7 @@ class Alternatives:
         The setups that were tried: first those that fit and train the same, by time per sample, then those that fit
         and train something else, then the rest by missing memory.
     floors
-        For each device the parts of the least memory.
+        For each device, the parts of the least memory.
     left_out
         What was not tried, and why, one sentence each.
     seed

@@ -20,7 +20,7 @@ class MovedOps:
     Attributes
     ----------
     module
-        Its path.
+        Path of the module.
     source, destination
         Names of devices in the first and the second plan.
     num_ops
@@ -66,7 +66,7 @@ class Comparison:
     num_moved
         Ops on another device.
     moved
-        By time, longest first.
+        Groups of these ops, by time, longest first.
     order_distance
         Share of the pairs of ops whose order differs (Kendall 1938), from 0 (same order) to 1 (reversed).
     transfers_kept

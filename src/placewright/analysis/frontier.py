@@ -82,7 +82,7 @@ class Frontier:
     memory_bytes
         Memory of the device; null where that is not known.
     peak_bytes, step_time_ns
-        Of the captured order with everything kept.
+        Peak memory and step time of the captured order with everything kept.
     least_possible_bytes, least_possible_op
         A proven lower bound on the memory of any plan of whole ops, and the op that needs that much while it runs.
     least_found_bytes

@@ -27,9 +27,9 @@ class Alternative:
     allowed
         True if constraints allow them there; the fields below are None where they do not.
     step_time_ns, bytes_moved, bytes_over_limit
-        Of the whole plan.
+        Metrics of the whole plan.
     peak_bytes
-        Of that device.
+        Peak of that device.
     """
 
     device: int

@@ -220,7 +220,7 @@ def _check_times(graph: Graph, machine: Machine, time_ns: NDArray[np.int64]) -> 
 
 
 _FLOATING = ("float", "bfloat", "complex")
-#: cuDNN runs these on tensor cores in TF32 by default when their data is float32; PyTorch does not do so for matmuls.
+#: cuDNN runs these on tensor cores in TF32 by default when their data is float32; matrix products do not use TF32.
 _CUDNN_KINDS = frozenset({"conv", "conv_backward", "rnn", "rnn_backward"})
 _INTEGER_MATRIX_KINDS = frozenset({"matmul", "conv"})
 

@@ -14,8 +14,8 @@ _FUSED = frozenset({"elementwise", "fill", "copy", "random"})
 
 
 def with_fused_times(graph: Graph, machine: Machine, share: float) -> Graph:
-    """Return the graph with times for a machine of one device: those of the cost model, but for ops that a compiler
-    fuses only a share of the time for their bytes. The metadata record the share."""
+    """Return the graph with times for a machine of one device: those of the cost model, except that ops that a compiler
+    fuses take only a share of the time for their bytes. The metadata record the share."""
     assert machine.num_devices == 1
     device = machine.devices[0]
     times = estimate_costs(graph, machine).time_ns[:, 0].tolist()

@@ -94,8 +94,9 @@ def judge_map(plan: Plan, graph: Graph, measured: Path | None = None) -> MapJudg
 
 
 def _streamed(problem: Problem, graph: Graph) -> StreamedMap | None:
-    """Build accelerate's map for a step of inference whose weights do not all fit on one GPU together with its
-    activations; None if they do, or if there is no room for the largest module that comes from the host."""
+    """Build accelerate's map for a step of inference on a CPU and a GPU whose weights do not all fit on the GPU
+    together with its activations. None for other steps and machines, if they fit, or without room for the largest
+    module that comes from the host."""
     machine, lowered = problem.machine, problem.lowered
     kinds = [device.is_cpu for device in machine.devices]
     if sorted(kinds) != [False, True] or graph.metadata.get("mode") == "training":

@@ -79,9 +79,9 @@ def _in_order(placed: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _beginnings(graph: Graph, forward: Sequence[int]) -> dict[int, str]:
-    """Map first ops to the outermost layer that begins there and is called once, in captured order. Layers before the
-    first op that takes time begin no stage, nor do layers between ops that read or overwrite one buffer: each stage
-    would have its own."""
+    """Map first ops to the outermost layer that begins there and is called once, in captured order. Layers that begin
+    no later than the first op that takes time begin no stage, nor do layers between ops that read or overwrite one
+    buffer: each stage would have its own."""
     members: dict[str, list[int]] = {}
     for place, index in enumerate(forward):
         path = graph.ops[index].module

@@ -1,6 +1,6 @@
 """A graph of forward and backward with memory that others hold between the two passes.
 
-Of graphs that run one after the other, such as equal blocks, each holds its saved tensors until its backward. All of
+Graphs that run one after the other, such as equal blocks, each hold their saved tensors until their backward. All of
 these count together, however little each graph takes while it runs. A tensor that exists only between the passes of one
 graph turns a limit on its peak into a limit on its saved tensors.
 """

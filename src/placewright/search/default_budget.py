@@ -11,8 +11,8 @@ from placewright.search.portfolio import planned_seconds
 
 #: The most evaluations for step time; and the same for large graphs whose moves are cheap, as ops per second.
 _MAX, _OPS_A_SECOND = 1_000_000, 250_000_000
-#: The time of an evaluation of a move, and of each unit of work that it causes, in ns; `python
-#: benchmarks/default_budget.py` measures them, the start of the search included.
+#: The time of an evaluation of a move, and of each unit of work that it causes, in ns, as measured by
+#: `python benchmarks/default_budget.py`, the start of the search included.
 _NS_PER_EVALUATION, _NS_PER_WORK = 480, 80
 #: Time for the whole plan; time per op for reading, lowering and writing; and the least time for a search.
 _SECONDS, _SECONDS_PER_OP, _LEAST_SECONDS = 0.9, 15e-6, 0.25

@@ -40,9 +40,9 @@ def run_baselines(problem: Problem, run: SearchRun) -> list[Result]:
     ones they may take half a second, or more for graphs of more than 16,000 ops. Without a time limit no clock is read:
     the same candidates are made each time. Half of a time limit is for the baselines; if that is more than half a
     second, it is the time to plan with. A costly candidate begins only if enough of that half is left for it, or of a
-    part of that half until each cheap one has made a candidate, which it does under any limit. The others of their
-    candidates come last, while there is time. A candidate that was begun is finished and counts. After an interrupt no
-    candidate begins.
+    part of that half until each cheap one has made a candidate, which it does under any limit. Further candidates of
+    the cheap ones come last, while there is time. A candidate that was begun is finished and counts. After an interrupt
+    no candidate begins.
     """
     return _Portfolio(problem, run).results()
 

@@ -1,4 +1,5 @@
-"""The output of `fit` for a graph: memory limit against step time, and common ways to run without a plan."""
+"""The output of `fit` for graphs, and with --limits: memory limit against step time, and common ways to run without a
+plan."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class PlanSummary:
         Extra time for these, and its proven lower bound, as shares of the time of the captured order; null where there
         are none, and where nothing is proven.
     gap
-        How far the objective may be above the optimum: value / lower_bound - 1; null when the bound is 0 or the plan
+        Upper bound on the relative gap to the optimum: value / lower_bound - 1; null when the bound is 0 or the plan
         infeasible.
     devices
         Load and memory of each device.

@@ -86,10 +86,10 @@ def demands(graph: Graph, control: ControlMode) -> Demands:
 
 
 def _through_views(graph: Graph) -> tuple[list[int], list[set[int]], list[set[int]]]:
-    """Build three tables. sent[tensor]: the tensor sent to a reader elsewhere. For a view as large as its base, of a
-    parameter or of a tensor that comes back from the host, it is the base; otherwise the tensor itself. behind[op]: the
-    ops that have run when it is done: itself, or for a view all that it needs. beside[tensor]: for a view, the ops that
-    it needs besides the maker of its base."""
+    """Build three tables. sent[tensor]: the tensor sent to a reader elsewhere. For a view as large as its base, a view
+    of a parameter, or a view of a tensor that comes back from the host, it is the base; otherwise the tensor itself.
+    behind[op]: the ops that have run when it is done: itself, or for a view all that it needs. beside[tensor]: for a
+    view, the ops that it needs besides the maker of its base."""
     sent = list(range(len(graph.tensors)))
     behind: list[set[int]] = []
     beside: list[set[int]] = [set() for _ in graph.tensors]

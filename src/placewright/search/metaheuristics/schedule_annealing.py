@@ -176,7 +176,7 @@ def _solution(search: _core.ScheduleAnnealing) -> Solution:
 
 def _with_inputs_first(problem: Problem, found: Solution) -> Solution:
     """Return the better of the solution and a variant with inputs for other devices at the beginning: moves leave an
-    input anywhere if it does not delay the step so far."""
+    input late where that delays nothing that matters yet."""
     order = _core.with_remote_inputs_first(problem.core, found.device_of, found.order)
     if np.array_equal(order, found.order):
         return found
