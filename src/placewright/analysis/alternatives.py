@@ -169,7 +169,7 @@ class Alternatives:
         The basis of the times, in words.
     setups
         The setups that were tried: first those that fit and train the same, by time per sample, then those that fit
-        and train something else, then the rest by missing memory.
+        and train something else, then the rest likewise, by missing memory.
     floors
         For each device, the parts of the least memory.
     left_out

@@ -67,7 +67,8 @@ class PlacedProblem:
         return moved
 
     def is_slower_than(self, whole: PlacedSchedule) -> bool:
-        """True if it takes no less time even without a rerun, where the step time is the objective."""
+        """True if a step takes no less time than in `whole`, even without a rerun. Always False where the step time is
+        not the objective or `whole` exceeds the limits."""
         counts = self.problem.objective == "step-time" and not whole.metrics.bytes_over_limit
         return counts and self.once.metrics.step_time_ns >= whole.metrics.step_time_ns
 

@@ -38,7 +38,7 @@ _BOUND_SHARE, _BOUND_SHARE_AT_MOST = 0.1, 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Auto:
-    """No worse than any baseline, by construction: it returns the best of all candidates that were made.
+    """A method that is no worse than any baseline, by construction: it returns the best of all candidates made.
 
     The rest of the budget after the baselines goes to one search, by rules that were measured
     (docs/algorithms.md): `peak-search` where memory is the objective, `superstep-annealing` where there are transfers
