@@ -1,4 +1,4 @@
-"""The computation graph: ops, the tensors between them, and what must come before what."""
+"""The computation graph: ops, the tensors between them, and their dependencies."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from placewright.support.quantities import QUANTITY_LIMIT, counted
 TensorRole = Literal["activation", "parameter", "constant"]
 Phase = Literal["", "forward", "backward", "optimizer"]
 
-#: Targets of ops of kind "copy" that move a tensor to the host's memory and back: at the host, which has got the tensor
-#: or hands it back; at the device, which may free it.
+#: Targets of ops of kind "copy" that move a tensor to the host's memory and back: on the host, which then has the
+#: tensor or returns it; on the device, which may then free it.
 HOST_TARGET, LEAVE_TARGET = "placewright.host", "placewright.leave"
 
-#: Every op kind, with what it stands for. Costs have one formula per kind; learners read kinds as categories.
+#: Every op kind and its meaning. Costs have one formula per kind; learners read kinds as categories.
 #: The attributes a kind carries are listed in docs/formats.md.
 OP_KINDS: Mapping[str, str] = MappingProxyType(
     {
@@ -58,7 +58,7 @@ OP_KINDS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """What one op produces and others read; or a parameter or constant, which no op produces.
+    """A value that one op produces and others read; or a parameter or constant, which no op produces.
 
     Attributes
     ----------
@@ -67,17 +67,17 @@ class Tensor:
     size_bytes
         Bytes that a transfer of the tensor moves, also for aliases.
     shape
-        Extents as captured; None when the source has none.
+        Extents as captured; None when the source lacks them.
     dtype
-        As captured: "float32", "bfloat16", "int64", "bool" ...; None when the source has none.
+        As captured: "float32", "bfloat16", "int64", "bool" ...; None when the source lacks it.
     role
         Activations are produced by an op; parameters and constants are resident wherever they are read.
     alias_of
         Index of the tensor whose memory this one shares (a view or an in-place result); None if it has its own.
     is_output
-        Whether it is a graph output, kept in memory to the end of the step.
+        True if it is a graph output, kept in memory to the end of the step.
     memory_bytes
-        Bytes it takes on a device, where the source counts them otherwise; None for `size_bytes`.
+        Bytes it takes on a device, where the source counts them differently; None for `size_bytes`.
     """
 
     name: str
@@ -112,13 +112,13 @@ class Op:
     controls
         Indices of ops that must come before this one without passing it a tensor.
     attributes
-        What costs and learners need beyond shapes (kernel, stride, groups, heads ...); JSON values only.
+        Further inputs of costs and learners besides shapes (kernel, stride, groups, heads ...); JSON values only.
     module
         Dotted path of the layer ("encoder.layer.0.attention").
     source
         Where the op was written: "file.py:line".
     phase
-        "forward", "backward", "optimizer", or "" where nothing is known.
+        "forward", "backward", "optimizer", or "" where it is unknown.
     time_ns
         Running time in ns where the source states one; otherwise the cost model gives it.
     workspace_bytes
@@ -141,24 +141,24 @@ class Op:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Graph:
-    """An immutable computation graph whose ops stand in a valid order: the captured one.
+    """An immutable computation graph whose ops are in a valid order: the captured one.
 
     Attributes
     ----------
     name
-        Of the graph; not empty.
+        Name of the graph; not empty.
     ops
         In an order in which every op comes after all it depends on; `placewright.graph.in_topological_order` makes one.
     tensors
-        In any order; ops refer to them by index.
+        The tensors in any order; ops refer to them by index.
     metadata
-        Where the graph came from (framework, batch size, warnings of the importer); JSON values only.
+        The origin of the graph (framework, batch size, warnings of the importer); JSON values only.
 
     Raises
     ------
     InputError
         Naming the op or tensor, when names repeat, indices or sizes are impossible, a tensor has two producers, an
-        activation has none, an op stands before something it needs, or a view aliases no input of its own.
+        activation has none, an op precedes one that it needs, or a view aliases no input of its own.
     """
 
     name: str
@@ -179,12 +179,12 @@ class Graph:
 
     @cached_property
     def producer_of(self) -> tuple[int, ...]:
-        """Per tensor the index of the op that produces it; -1 for parameters and constants."""
+        """The index of the op that produces each tensor; -1 for parameters and constants."""
         return _producers(self.ops, self.tensors, self.name)
 
     @cached_property
     def consumers_of(self) -> tuple[tuple[int, ...], ...]:
-        """Per tensor the indices of the ops that read it, ascending, each once."""
+        """The indices of the ops that read each tensor, ascending, each once."""
         consumers: list[list[int]] = [[] for _ in self.tensors]
         for index, op in enumerate(self.ops):
             for tensor in set(op.inputs):
@@ -193,7 +193,7 @@ class Graph:
 
     @cached_property
     def base_of(self) -> tuple[int, ...]:
-        """Per tensor the index of the one that owns its memory: itself, or the end of its chain of aliases."""
+        """The index of the tensor that owns each one's memory: itself, or the end of its chain of aliases."""
         base = list(range(len(self.tensors)))
         for start in range(len(self.tensors)):
             chain = [start]
@@ -205,9 +205,9 @@ class Graph:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256, as 64 hex digits, over all a plan depends on: names, structure, sizes, kinds, attributes, times.
+        """SHA-256, as 64 hex digits, of all that a plan depends on: names, structure, sizes, kinds, attributes, times.
 
-        Raises InputError naming the op or tensor of which something is no JSON value.
+        Raises InputError, naming the op or tensor, where a value is no JSON value.
         """
         digest = hashlib.sha256()
         encoder = json.JSONEncoder(sort_keys=True)
@@ -244,9 +244,9 @@ def in_topological_order(ops: Sequence[Op], tensors: Sequence[Tensor], graph_nam
     ops
         In any order; their `controls` are indices into it.
     tensors
-        Those that the ops refer to.
+        The tensors that the ops refer to.
     graph_name
-        What errors call the graph.
+        The graph's name in errors.
 
     Returns
     -------
@@ -268,9 +268,9 @@ def in_topological_order(ops: Sequence[Op], tensors: Sequence[Tensor], graph_nam
 
 
 def ops_in_order(graph: Graph, names: Iterable[str]) -> list[int]:
-    """The ops of a graph, by index, in the order of their names wherever dependencies allow.
+    """Sort the ops of a graph, by index, into the order of their names wherever dependencies allow.
 
-    Others, such as views, stay behind the op before them, or come before the first that waits for them.
+    Unnamed ops, such as views, stay after the op before them, or come before the first op that waits for them.
     """
     predecessors = _predecessors(graph.ops, graph.tensors, graph.name)
     rank = {name: place for place, name in enumerate(names)}
@@ -286,12 +286,12 @@ def ops_in_order(graph: Graph, names: Iterable[str]) -> list[int]:
 
 
 def reordered(graph: Graph, order: Sequence[int]) -> Graph:
-    """The graph with its ops in another order, which is topological as well."""
+    """Return the graph with its ops in another order, which must be topological as well."""
     return replace(graph, ops=tuple(_renumbered(graph.ops, order)))
 
 
 def _sorted(predecessors: Sequence[set[int]], rank: Sequence[int]) -> list[int]:
-    """Indices in topological order, of what is ready the least rank first, then the least index; without cycles."""
+    """Sort indices of an acyclic graph topologically: among ready ones, the least rank, then the least index."""
     successors: list[list[int]] = [[] for _ in predecessors]
     waiting = [len(before) for before in predecessors]
     for index, before in enumerate(predecessors):
@@ -310,7 +310,7 @@ def _sorted(predecessors: Sequence[set[int]], rank: Sequence[int]) -> list[int]:
 
 
 def _renumbered(ops: Sequence[Op], order: Sequence[int]) -> list[Op]:
-    """Ops in the given order, their control indices following them."""
+    """Return the ops in the given order, with their control indices adapted."""
     position = {old: new for new, old in enumerate(order)}
     return [
         replace(ops[old], controls=tuple(position[control] for control in ops[old].controls))
@@ -326,7 +326,7 @@ def _predecessors(ops: Sequence[Op], tensors: Sequence[Tensor], graph_name: str)
 
 
 def _find_cycle(predecessors: Sequence[set[int]], stuck: Sequence[int]) -> list[int]:
-    """One cycle among ops that never became ready, in dependency order, its first op repeated at the end."""
+    """Find one cycle among ops that never became ready, in dependency order, with its first op repeated at the end."""
     inside = set(stuck)
     path: list[int] = []
     seen: dict[int, int] = {}
@@ -340,7 +340,7 @@ def _find_cycle(predecessors: Sequence[set[int]], stuck: Sequence[int]) -> list[
 
 
 def _described(cycle: Sequence[str]) -> str:
-    """The names along a cycle; of a long one the first three and the last before it closes."""
+    """List the names along a cycle; for a long cycle the first three, and the last before it closes."""
     names = [shown(name) for name in cycle]
     if len(names) > 7:
         names[3:-2] = [f"... and {len(names) - 5:,} more ..."]
@@ -397,7 +397,7 @@ def _check_tensors(graph: Graph) -> None:
 
 
 def _aliases_in_a_ring(graph: Graph, tensor: int) -> bool:
-    """Whether following the aliases among the outputs of one op leads back to `tensor`."""
+    """True if following the aliases among the outputs of one op leads back to `tensor`."""
     op = graph.producer_of[tensor]
     link, seen = graph.tensors[tensor].alias_of, {tensor}
     while link is not None and graph.producer_of[link] == op and link not in seen:

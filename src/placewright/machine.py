@@ -14,9 +14,9 @@ from placewright.support.quantities import QUANTITY_LIMIT
 TransferModel = Literal["blocking", "overlapped"]
 LaunchMode = Literal["host-thread", "device-threads", "graphs"]
 MAX_DEVICES = 64
-#: The kind of a device that is memory of the host, to which tensors are moved; nothing else runs there.
+#: The kind of a device that represents the host's memory, to which tensors are moved; nothing else runs there.
 HOST_KIND = "host"
-#: One Python thread launches for all GPUs, and so will the executor of plans.
+#: In a PyTorch program, one Python thread launches for all GPUs.
 DEFAULT_LAUNCH: LaunchMode = "host-thread"
 
 
@@ -36,14 +36,14 @@ class Device:
         Peak arithmetic rate in FLOP/s by dtype ("float32", "float16" ...); "default" serves those not listed. Empty for
         a device whose op times are all given with the graph.
     memory_bandwidth_bytes_per_s
-        Of the device's own memory; None when op times are given.
+        Bandwidth of the device's own memory; None when op times are given.
     launch_overhead_ns
-        What it takes to launch one op or transfer: time of a host thread (see `Machine.launch`), or of the device
-        itself where it launches its own work.
+        Time to launch one op or transfer: of a host thread (see `Machine.launch`), or of the device itself where it
+        launches its own work.
     kernel_gap_ns
-        Between two ops on the device, whoever launches them; the cost model adds it to every op.
+        Time between two ops on the device, however they are launched; the cost model adds it to every op.
     launches_itself
-        Whether the device, a CPU say, launches its own ops, each before it runs it.
+        True if the device, a CPU for instance, launches its own ops, each before it runs it.
     compute_efficiency, bandwidth_efficiency
         Share of the peak that real kernels reach, in (0, 1].
 
@@ -80,17 +80,17 @@ class Device:
 
     @property
     def family(self) -> str:
-        """The name without the number at its end: "gpu" of "gpu0"."""
+        """The name without the number at its end: "gpu" for "gpu0"."""
         return self.name.rstrip("0123456789") or self.name
 
     @property
     def is_host(self) -> bool:
-        """Whether it is memory of the host, to which tensors are moved."""
+        """True if the device is the host's memory, to which tensors are moved."""
         return self.kind == HOST_KIND
 
     @property
     def is_cpu(self) -> bool:
-        """Whether it is a processor of the host."""
+        """True if the device is a processor of the host."""
         return self.family == "cpu" or self.kind == "cpu" or self.kind.startswith("cpu-")
 
 
@@ -101,9 +101,9 @@ class Link:
     Attributes
     ----------
     bandwidth_bytes_per_s
-        What one large copy reaches while nothing else uses the link; None for infinite.
+        Rate of one large copy while nothing else uses the link; None for infinite.
     latency_ns
-        Added to the time of every transfer.
+        Time added to every transfer.
 
     Raises
     ------
@@ -133,28 +133,28 @@ class Link:
         Parameters
         ----------
         size_bytes
-            What the transfer moves.
+            Size of the transfer.
         """
         return self.latency_ns + -(-size_bytes * self.inverse_bandwidth // 2**32)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Machine:
-    """All devices and links.
+    """A machine: its devices and the links between them.
 
     Attributes
     ----------
     name
-        What plans and reports call it.
+        Its name in plans and reports.
     devices
         One to 64, with different names.
     links
         [source][destination], one row per device; the diagonal is never used.
     transfer_model
-        "blocking" (a transfer occupies both devices) or "overlapped" (each link works beside the devices).
+        "blocking" (a transfer occupies both devices) or "overlapped" (links work in parallel with the devices).
     launch
-        Who launches the work of devices that do not launch it themselves: "host-thread" (one thread for all of them,
-        as a PyTorch program), "device-threads" (a thread for each) or "graphs" (recorded beforehand: nobody).
+        How work is launched for devices that do not launch it themselves: "host-thread" (one thread for all of them,
+        as in a PyTorch program), "device-threads" (a thread for each) or "graphs" (recorded beforehand, no thread).
 
     Raises
     ------
@@ -189,12 +189,12 @@ class Machine:
 
     @property
     def num_devices(self) -> int:
-        """How many devices it has."""
+        """The number of devices."""
         return len(self.devices)
 
     @cached_property
     def hosts(self) -> tuple[int, ...]:
-        """Per device the host thread that launches its work; -1 where none does, or where that takes no time."""
+        """The host thread that launches each device's work; -1 where none does, or where launching takes no time."""
         launched = [device.launch_overhead_ns > 0 and not device.launches_itself for device in self.devices]
         if self.launch == "graphs":
             return (-1,) * len(launched)

@@ -1,1 +1,1 @@
-"""Why a plan is as it is, what would help it, how it differs from another."""
+"""Explanations of a plan: the causes of its cost, advice for plans that do not fit, differences between two plans."""

@@ -1,4 +1,4 @@
-"""What would help a plan that does not fit, in sentences: shared by the command line and the report."""
+"""Advice in sentences for a plan that does not fit, shared by the command line and the report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from placewright.machines.host import parted
 from placewright.plans.record import Plan
 from placewright.support.quantities import counted, format_bytes, limit_text
 
-#: Of what fills a device, and of devices that would do, as many are named.
+#: The number of items named in a list: of the largest buffers of a device, or of devices that would hold the plan.
 _NUM_NAMED = 3
 _PARTS = {
     "tensor": "tensors between ops",
@@ -23,7 +23,7 @@ _PARTS = {
 
 
 def advice(plan: Plan) -> tuple[str, ...]:
-    """What would be enough, and whether less work at a time could help; nothing for a plan that fits."""
+    """Say how much memory would be enough, and whether less work at a time could help. Empty for a plan that fits."""
     missing = _missing(plan)
     if not any(missing):
         return ()
@@ -34,7 +34,7 @@ def advice(plan: Plan) -> tuple[str, ...]:
 
 
 def peak_words(plan: Plan) -> tuple[str, ...]:
-    """What fills the device that lacks most; nothing for a plan that fits."""
+    """Describe the contents of the device that lacks most memory. Empty for a plan that fits."""
     missing = _missing(plan)
     if not any(missing):
         return ()
@@ -43,7 +43,8 @@ def peak_words(plan: Plan) -> tuple[str, ...]:
 
 
 def shortage_words(plan: Plan) -> str:
-    """Of a plan that does not fit: what is missing where, whether another one could fit, and what that needs."""
+    """Say how much memory a plan that does not fit lacks and where, whether another plan could fit, and the least that
+    any plan needs."""
     missing = _missing(plan)
     worst = max(range(len(missing)), key=lambda device: (missing[device], plan.machine.devices[device].name))
     more = sum(lack > 0 for lack in missing) - 1
@@ -69,14 +70,14 @@ def _contents(plan: Plan, peak: PeakExplanation) -> str:
 
 
 def _largest(plan: Plan, device: int) -> str:
-    """The largest buffers at the peak by name."""
+    """Name the largest buffers at the peak."""
     _, alive = alive_at_peak(plan, device)
     largest = sorted(alive, key=lambda buffer: (-buffer.size_bytes, buffer.name))[:_NUM_NAMED]
     return f"Largest there: {', '.join(f'{b.name} ({format_bytes(b.size_bytes)})' for b in largest)}."
 
 
 def _enough(plan: Plan, missing: Sequence[int]) -> str:
-    """The limit, or the devices, that this very plan would fit."""
+    """Name the limit, or the devices, under which this very plan would fit."""
     short = [device for device, lack in enumerate(missing) if lack and not plan.machine.devices[device].is_host]
     needed = max(plan.metrics.peak_bytes[device] for device in short)
     capacities = [plan.machine.devices[device].memory_bytes for device in short]
@@ -97,7 +98,7 @@ def _enough(plan: Plan, missing: Sequence[int]) -> str:
 
 
 def _smaller(plan: Plan, device: int) -> str:
-    """Whether less work at a time could help, or only more memory."""
+    """Say whether less work at a time could help, or only more memory."""
     residents = {buffer.name: buffer.size_bytes for buffer in plan.buffers if buffer.kind == "resident"}
     limits = plan.memory_limits_bytes
     least, room = sum(residents.values()), sum(limit for limit in limits if limit is not None)
@@ -108,7 +109,7 @@ def _smaller(plan: Plan, device: int) -> str:
         return f"{words}: no batch size fits, and it takes {counted(-(-least // limits[0]), 'device')} at least."
     held = sum(b.size_bytes for b in plan.buffers if b.kind == "resident" and b.device == device)
     shrinking = format_bytes(plan.metrics.peak_bytes[device] - held)
-    # Where ops could run again, that was tried: on one device it names what needs the least memory.
+    # Where ops could run again, that was tried: on one device, the plan then names the op that sets the least memory.
     several = parted(plan.machine)[0].num_devices > 1
     tried = "*" not in plan.configuration.get("keep", ["*"]) if several else bool(plan.memory_floor_op)
     trained = not tried and any(op.phase == "backward" for op in plan.ops)

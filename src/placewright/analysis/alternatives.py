@@ -1,4 +1,4 @@
-"""What a person would try to fit a training step into a memory limit, as facts: what `fit` prints."""
+"""Records and sentences about the ways to fit a training step into a memory limit: the answer that `fit` prints."""
 
 from __future__ import annotations
 
@@ -16,50 +16,50 @@ class TrainingSetup:
     batch
         Samples of one forward and backward pass.
     accumulation
-        How many passes make a step; their gradients are added up.
+        Number of passes in a step; their gradients are added up.
     dtype
-        What most is computed in: that of the parameters, or "bfloat16".
+        The dtype of most of the computation: that of the parameters, or "bfloat16".
     autocast
-        Whether that is by `torch.autocast`: parameters, gradients and the optimizer keep their dtype.
+        True if `torch.autocast` sets that dtype: parameters, gradients and the optimizer keep their own.
     optimizer
-        "AdamW", "fused AdamW" where the one that was given is not, "8-bit Adam" and so on.
+        "AdamW", "fused AdamW" where the given optimizer is not fused, "8-bit Adam" and so on.
     changes
-        What is trained differently than now: "states in 8 bits", "weights in bfloat16", "adapters of rank 16 alone
-        (LoRA)"; empty where nothing is.
+        Changes to what is trained: "states in 8 bits", "weights in bfloat16", "adapters of rank 16 alone (LoRA)"; empty
+        where there are none.
     num_checkpointed
-        How many blocks are checkpointed.
+        Number of checkpointed blocks.
     split
-        Which ops run in parts, such as "loss in 8 parts"; empty where all run whole.
+        The ops that run in parts, such as "loss in 8 parts"; empty where all run whole.
     planned
-        Whether a plan for the limit runs each pass: with ops in parts or run again, or each op once in another order.
+        True if a plan for the limit runs each pass: with ops in parts or run again, or each op once in another order.
     num_reruns
-        How many ops run again in one pass.
+        Number of ops that run again in one pass.
     in_backward
-        Whether the optimizer steps each parameter within backward, so that no gradient stays.
+        True if the optimizer steps each parameter within backward, so that no gradient stays.
     offloaded
-        Whether its states lie in the host's memory but for the step of their parameter.
+        True if the optimizer's states stay in the host's memory except during the step of their parameter.
     device
-        Its kind; where several of the machine have the same, its name.
+        The kind of the device; its name where several devices of the machine have the same kind.
     limit_bytes
-        What there is.
+        The memory limit.
     fits
-        Whether the peak is within the limit.
+        True if the peak is within the limit.
     peak_bytes
-        The most that is held: the sum of the next four.
+        The most memory held at any time: the sum of the next four.
     parameter_bytes
         Parameters, buffers and constants.
     gradient_bytes
-        Gradients that are held at the peak. With accumulation these are all of them.
+        Gradients held at the peak. With accumulation these are all of them.
     optimizer_bytes
         The optimizer's state.
     activation_bytes
-        What else is held at the peak: activations, inputs, workspaces, and what an optimizer's step makes meanwhile.
+        Everything else held at the peak: activations, inputs, workspaces, and temporary tensors of an optimizer's step.
     step_time_ns
-        Of a step, with all of its passes.
+        The time of a step with all of its passes.
     time_per_sample_ns
-        The same by sample.
+        The same time per sample.
     code
-        What to write for it. `model`, which returns the loss, and `batch`, the tuple of its arguments, are there.
+        The code that sets this up. It uses `model`, which returns the loss, and `batch`, the tuple of its arguments.
     """
 
     batch: int
@@ -88,12 +88,12 @@ class TrainingSetup:
 
     @property
     def batch_words(self) -> str:
-        """The batch: "32", or "8 x 4" of four passes."""
+        """The batch: "32", or "8 x 4" for four passes of 8 samples."""
         return f"{self.batch}" if self.accumulation == 1 else f"{self.batch} x {self.accumulation}"
 
     @property
     def words(self) -> str:
-        """What it is, in one line."""
+        """The setup in one line."""
         cast = f"{self.dtype} autocast" if self.autocast else self.dtype
         found = [f"batch {self.batch_words}", cast, self.optimizer]
         found += [self.changes] if self.changes not in ("", "states in 8 bits") else []
@@ -101,7 +101,7 @@ class TrainingSetup:
 
     @property
     def pass_words(self) -> str:
-        """What is done to a step so that it needs less; empty where nothing is."""
+        """The measures that make a step need less memory; empty where there are none."""
         found = [f"{self.num_checkpointed} blocks checkpointed"] if self.num_checkpointed else []
         if self.planned:
             again = [f"{counted(self.num_reruns, 'op')} run again"] if self.num_reruns else []
@@ -112,29 +112,29 @@ class TrainingSetup:
 
     @property
     def time_words(self) -> str:
-        """How long it takes and what it needs."""
+        """The time per sample, and the peak compared with the limit."""
         time = format_time_ns(round(self.time_per_sample_ns))
         return f"{time} a sample, {format_bytes(self.peak_bytes)} of {format_bytes(self.limit_bytes)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Floor:
-    """The least memory in which one pass of the batch can be run with each op whole, whatever runs again: proven.
+    """The least memory, proven, in which one pass of the batch can run with each op whole, whatever ops run again.
 
     Attributes
     ----------
     device
-        Where, as of a setup.
+        The device, named as in a setup.
     least_bytes
-        How much it is: the sum of the next three.
+        The least memory: the sum of the next three.
     parameter_bytes, optimizer_bytes
-        What is always there.
+        Memory that is held all the time.
     needed_bytes
-        What is held beside that while the op runs: gradients, and what it reads and makes.
+        Memory held in addition while the op runs: gradients, and the tensors that it reads and makes.
     op, kind
         The op that needs it.
     lowered_by
-        What lowers it, in words.
+        Changes that lower it, in words.
     """
 
     device: str
@@ -149,33 +149,33 @@ class Floor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternatives:
-    """What fits into a memory limit, and how fast it is.
+    """The ways found to fit a training step into a memory limit, with their times.
 
     Attributes
     ----------
     schema_version
         1.
     model
-        Its class.
+        The class of the model.
     machine
-        Whose devices are looked at, each sort once.
+        The machine whose devices are examined, one of each sort.
     samples
-        Of the batch that was given.
+        Number of samples in the given batch.
     optimizer
-        The user's.
+        The user's optimizer.
     reserved_bytes
-        What is left to the context of CUDA on each GPU whose limit was not given.
+        Memory left to the CUDA context on each GPU whose limit was not given.
     basis
-        What the times rest on, in words.
+        The basis of the times, in words.
     setups
-        What was tried: what fits and trains the same by time per sample, then what fits and trains something else, then
-        the rest by what is missing.
+        The setups that were tried: first those that fit and train the same, by time per sample, then those that fit
+        and train something else, then the rest likewise, by missing memory.
     floors
-        For each device what the least is made of.
+        For each device, the parts of the least memory.
     left_out
         What was not tried, and why, one sentence each.
     seed
-        Of the search for plans.
+        The seed of the search for plans.
     """
 
     schema_version: int
@@ -193,16 +193,16 @@ class Alternatives:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """Whether a training step fits one device as it is.
+    """The answer to whether a training step fits one device unchanged.
 
     Attributes
     ----------
     schema_version
         1.
     fits
-        Whether it does.
+        True if it fits.
     reserved_bytes
-        What is left to the context of CUDA.
+        Memory left to the CUDA context.
     setup
         The step.
     """
@@ -214,7 +214,8 @@ class Fit:
 
 
 def ranked(setups: list[TrainingSetup]) -> tuple[TrainingSetup, ...]:
-    """What fits by time per sample, first what trains the same; then the rest by how much is missing."""
+    """Sort the setups: what fits before what does not, what trains the same before what trains something else, then by
+    time per sample, or by missing memory where it does not fit."""
 
     def key(setup: TrainingSetup) -> tuple[float, ...]:
         size = float(setup.peak_bytes)
@@ -226,7 +227,7 @@ def ranked(setups: list[TrainingSetup]) -> tuple[TrainingSetup, ...]:
 
 
 def answer_words(found: Alternatives) -> str:
-    """The best of them in one line."""
+    """Describe the best setup in one line."""
     tried = f"of the {len(found.setups)} that were tried"
     best = found.setups[0]
     where = _where(found, best)
@@ -239,20 +240,21 @@ def answer_words(found: Alternatives) -> str:
 
 
 def as_given(found: Alternatives) -> TrainingSetup | None:
-    """The fastest that fits and trains the same, with as many samples in a step as were given; None where that is the
-    best of all, or nothing of it fits."""
+    """Return the fastest setup that fits, trains the same and takes as many samples in a step as were given. None where
+    that setup is the best of all, or no such setup fits."""
     own = (each for each in found.setups if each.batch * each.accumulation == found.samples)
     best = next((each for each in own if each.fits and not each.changes), None)
     return None if best is found.setups[0] else best
 
 
 def as_given_words(found: Alternatives, setup: TrainingSetup) -> str:
-    """That one, in one line."""
+    """Describe the setup that `as_given` found in one line."""
     return f"with {counted(found.samples, 'sample')} in a step: {setup.words}{_where(found, setup)}: {setup.time_words}"
 
 
 def changed(found: Alternatives) -> TrainingSetup | None:
-    """The fastest that fits of what trains something else, where it is faster than all else; None where none is."""
+    """Return the fastest setup that fits and trains something else, if it is faster than the best setup. Otherwise
+    None."""
     best = found.setups[0]
     other = next((each for each in found.setups if each.fits and each.changes), None)
     faster = other is not None and other.time_per_sample_ns < best.time_per_sample_ns
@@ -260,12 +262,12 @@ def changed(found: Alternatives) -> TrainingSetup | None:
 
 
 def changed_words(found: Alternatives, setup: TrainingSetup) -> str:
-    """That one, in one line."""
+    """Describe the setup that `changed` found in one line."""
     return f"faster, but it trains something else: {setup.words}{_where(found, setup)}: {setup.time_words}"
 
 
 def fit_words(fit: Fit) -> str:
-    """Whether it fits, in one line."""
+    """Say in one line whether the step fits."""
     setup, kept = fit.setup, _reserved_words(fit.reserved_bytes)
     needs = f"{setup.words} needs {format_bytes(setup.peak_bytes)} of {format_bytes(setup.limit_bytes)}{kept}"
     if fit.fits:
@@ -279,12 +281,12 @@ def _reserved_words(size: int) -> str:
 
 
 def _where(found: Alternatives, setup: TrainingSetup) -> str:
-    """On which device, where there are several."""
+    """Name the device of the setup where the setups are for several devices."""
     return f" on {setup.device}" if len({each.device for each in found.setups}) > 1 else ""
 
 
 def about_words(found: Alternatives) -> str:
-    """What all of them have in common."""
+    """Describe what all setups have in common: model, batch, optimizer, limits."""
     limits = {setup.device: format_bytes(setup.limit_bytes) for setup in found.setups}
     where = ", ".join(f"{size} on {device}" for device, size in limits.items())
     kept = _reserved_words(found.reserved_bytes)
@@ -292,7 +294,7 @@ def about_words(found: Alternatives) -> str:
 
 
 def floor_words(floor: Floor) -> str:
-    """What the least is made of, and what lowers it."""
+    """List the parts of the least memory, and the changes that lower it."""
     held = [
         f"{format_bytes(size)} of {name}"
         for name, size in (("parameters", floor.parameter_bytes), ("optimizer states", floor.optimizer_bytes))
@@ -309,7 +311,7 @@ def _loss_words(floor: Floor) -> str:
 
 
 def left_out_words(found: Alternatives) -> list[str]:
-    """What was not tried, by reason: "weights in bfloat16, adapters alone: there was no time for it"."""
+    """List what was not tried, grouped by reason: "weights in bfloat16; adapters alone: there was no time for it"."""
     by_reason: dict[str, list[str]] = {}
     for sentence in dict.fromkeys(found.left_out):
         what, _, reason = sentence.partition(": ")

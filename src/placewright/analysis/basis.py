@@ -1,4 +1,4 @@
-"""What the times of a plan rest on, in one line: shared by the command line and the report."""
+"""The basis of a plan's predicted times, in one line: shared by the command line and the report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from placewright.costs.estimate import TimeSources
 from placewright.machine import Device, LaunchMode, Machine
 from placewright.support.quantities import format_time_ns
 
-#: Of a machine with many sorts of devices, how many the line tells the rates of.
+#: The number of sorts of devices whose rates the line states, on a machine with many sorts.
 _MAX_SORTS = 3
 
 
@@ -20,9 +20,10 @@ _LAUNCHED_BY: Mapping[LaunchMode, str] = {
 
 
 def basis_words(sources: TimeSources | None, machine: Machine) -> str:
-    """That times are predictions, and from what: "predicted: roofline at 70% of peak FLOP/s and 80% of bandwidth, 5 us
-    per launch; launched by one host thread". Where the graph states times, the line says that launches come beside
-    them: times that contain launches would count them twice. sources None: of a plan that does not say."""
+    """Say that times are predictions, and on what they rest: "predicted: roofline at 70% of peak FLOP/s and 80% of
+    bandwidth, 5 us per launch; launched by one host thread". Where the graph states times, the line says that launches
+    are added to them: times that already contain launches would count them twice. sources: None for a plan that does
+    not say."""
     launches = launch_words(machine)
     if launches and sources is not None and sources.stated and machine.launch != "graphs":
         launches += ", added on top"
@@ -42,7 +43,7 @@ def basis_words(sources: TimeSources | None, machine: Machine) -> str:
 
 
 def launch_words(machine: Machine) -> str:
-    """Who launches the work of devices that do not launch it themselves; empty where that is nobody, at no cost."""
+    """Name the launcher of ops on devices that do not launch their own work. Empty where launches cost nothing."""
     asks = any(device.launch_overhead_ns and not device.launches_itself for device in machine.devices)
     return f"launched {_LAUNCHED_BY[machine.launch]}" if asks else ""
 
@@ -60,7 +61,7 @@ def _guessed_words(sources: TimeSources) -> str:
 
 
 def _rates_words(machine: Machine) -> str:
-    """Of most accelerators in full, of others with rates what differs: "cpu: 50%, 60%, 8 us per launch"."""
+    """State the rates of most accelerators in full, and differing rates in brief: "cpu: 50%, 60%, 8 us per launch"."""
     sorts: dict[tuple[float, float, str], list[Device]] = {}
     for device in machine.devices:
         if device.peak_flops_per_s:
@@ -68,7 +69,7 @@ def _rates_words(machine: Machine) -> str:
             sorts.setdefault(key, []).append(device)
     if not sorts:
         return "no rates"
-    # A CPU beside an accelerator is the exception even where there is one of each.
+    # A CPU next to an accelerator is the exception even where there is one of each.
     (first, *others) = sorted(sorts, key=lambda key: (all(d.is_cpu for d in sorts[key]), -len(sorts[key])))
     compute, bandwidth, launch = first
     words = f"{compute:.0%} of peak FLOP/s and {bandwidth:.0%} of bandwidth, {launch}"
@@ -82,13 +83,13 @@ def _rates_words(machine: Machine) -> str:
 
 
 def _per_op(device: Device, machine: Machine) -> str:
-    """What an op costs beside its work."""
+    """The overhead of an op besides its work."""
     if machine.launch == "graphs" and not device.launches_itself:
         return f"{_short_time(device.kernel_gap_ns)} between kernels"
     return f"{_short_time(device.launch_overhead_ns)} per launch"
 
 
 def _short_time(time_ns: int) -> str:
-    """ "5 us", not "5.00 us": what was set is round."""
+    """Format a time briefly: "5 us", not "5.00 us", since configured times are round."""
     number, unit = format_time_ns(time_ns).split()
     return f"{float(number):g} {unit}" if "." in number else f"{number} {unit}"

@@ -15,18 +15,18 @@ from placewright.support.errors import InputError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedOps:
-    """Ops of one module, repeated layers taken together, that stand on another device in the second plan.
+    """Ops of one module that are on another device in the second plan; repeated layers are taken together.
 
     Attributes
     ----------
     module
-        Its path.
+        Path of the module.
     source, destination
         Names of devices in the first and the second plan.
     num_ops
-        How many there are.
+        Number of these ops.
     time_ns
-        What they take in the first plan.
+        Their time in the first plan.
     """
 
     module: str
@@ -38,14 +38,14 @@ class MovedOps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferChange:
-    """Transfers of one plan that the other has not, by tensor and names of the devices.
+    """Transfers of one plan that the other lacks, by tensor and name of the destination.
 
     Attributes
     ----------
     num_transfers
-        How many there are.
+        Number of these transfers.
     size_bytes
-        Their sum.
+        The sum of their sizes.
     """
 
     num_transfers: int
@@ -54,7 +54,7 @@ class TransferChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What turns the first plan into the second.
+    """The changes that turn the first plan into the second.
 
     Attributes
     ----------
@@ -66,15 +66,15 @@ class Comparison:
     num_moved
         Ops on another device.
     moved
-        By time, longest first.
+        Groups of these ops, by time, longest first.
     order_distance
-        Share of the pairs of ops that stand in the other order (Kendall 1938), from 0 (same order) to 1 (reversed).
+        Share of the pairs of ops whose order differs (Kendall 1938), from 0 (same order) to 1 (reversed).
     transfers_kept
-        How many both plans have.
+        The transfers of both plans.
     transfers_removed, transfers_added
-        What one has and the other has not.
+        The transfers of the first plan alone, and of the second plan alone.
     same_machine
-        Whether the two plans are for the same machine.
+        True if the two plans are for the same machine.
     """
 
     num_ops: int
@@ -89,8 +89,9 @@ class Comparison:
 
 
 def compare(first: Plan, second: Plan) -> Comparison:
-    """Devices are told apart by name; on one machine, equal ones of the second plan are renamed so that the most ops
-    stay. Raises InputError, naming what differs, when the plans are for two graphs."""
+    """Compare two plans, with devices matched by name; on one machine, equal devices of the second plan are renamed so
+    that as few ops as possible move. Raises InputError, which names a difference, when the plans are for different
+    graphs."""
     ops, others = _first_runs(first), _first_runs(second)
     if not _are_of_one_graph(first, second):
         raise InputError(f"the plans are for different graphs: {_difference(first, second)}")
@@ -119,8 +120,8 @@ def _first_runs(plan: Plan) -> list[ScheduledOp]:
 
 
 def _are_of_one_graph(first: Plan, second: Plan) -> bool:
-    """By the fingerprint, which is that of the graph with its reruns and moves; where these differ, by the names of the
-    ops."""
+    """Compare the fingerprints, which cover the graph with its reruns and moves; where reruns or moves differ, compare
+    the names of the graphs and of their ops."""
     if (first.reruns, first.moves) == (second.reruns, second.moves):
         return first.graph_fingerprint == second.graph_fingerprint and len(first.ops) == len(second.ops)
     names = [{op.name for op in _first_runs(plan)} for plan in (first, second)]
@@ -128,7 +129,7 @@ def _are_of_one_graph(first: Plan, second: Plan) -> bool:
 
 
 def _difference(first: Plan, second: Plan) -> str:
-    """The first thing that tells the graphs of two plans apart."""
+    """Describe the first difference between the graphs of two plans."""
     if first.graph_name != second.graph_name:
         return f"'{first.graph_name}' and '{second.graph_name}'"
     names = [{op.name for op in _first_runs(plan)} for plan in (first, second)]
@@ -155,7 +156,7 @@ def _by_module(plan: Plan, moved: Sequence[ScheduledOp], place: dict[str, str]) 
 
 
 def _transfers(plan: Plan, names: Sequence[str]) -> dict[tuple[str, str], int]:
-    """Size of what moves, by tensor and name of the destination."""
+    """Map (tensor, name of the destination) to the size of the transfer."""
     return {(t.tensor, names[t.destination]): t.size_bytes for t in plan.transfers}
 
 
@@ -164,7 +165,8 @@ def _sum(transfers: dict[tuple[str, str], int]) -> TransferChange:
 
 
 def _order_distance(first: Sequence[str], second: Sequence[str]) -> float:
-    """Inversions over pairs; counted by inserting into a sorted list, which is fast for the lengths plans have."""
+    """Return inversions divided by pairs. Inversions are counted by insertion into a sorted list, which is fast for the
+    lengths that plans have."""
     rank = {name: position for position, name in enumerate(first)}
     seen: list[int] = []
     inversions = 0
@@ -175,15 +177,15 @@ def _order_distance(first: Sequence[str], second: Sequence[str]) -> float:
     return inversions / pairs if pairs else 0.0
 
 
-#: Partial renamings looked at; without an end only where many devices are equal and the plans have little in common.
+#: The most partial renamings to try. Reached only where many devices are equal and the plans have little in common.
 _MAX_TRIED = 20_000
 
 
 def best_renaming(first: Plan, second: Plan) -> tuple[int, ...]:
-    """For each device of the second plan the device of the first that it counts as; itself where nothing is gained.
+    """Map each device of the second plan to the device of the first that it counts as; itself where nothing is gained.
 
-    Only devices change places that no plan can tell apart: equal but for their names, with equal limits and links. Of
-    more devices than can be tried in full it is the best one found. Empty for plans of two machines.
+    Only interchangeable devices are renamed: equal except for their names, with equal limits and links. With more
+    devices than can be tried in full, the result is the best renaming found. Empty for plans of two machines.
     """
     if first.machine != second.machine:
         return ()
@@ -210,7 +212,8 @@ class _Renaming:
         self._extend([], 0)
 
     def _extend(self, chosen: list[int], kept: int) -> None:
-        """chosen: what the first devices count as. kept: ops that stay where they are with these."""
+        """Extend a partial renaming by the next device. chosen: the devices that the first devices count as. kept: the
+        ops that stay where they are under `chosen`."""
         self._tried += 1
         if len(chosen) == len(self._devices):
             if kept > self._most:
@@ -226,7 +229,8 @@ class _Renaming:
                 self._extend([*chosen, other], kept + self._shared[device, other])
 
     def _fits(self, chosen: list[int]) -> bool:
-        """Whether the last of them can count as what was chosen for it, beside those before it."""
+        """True if the last device can count as the device chosen for it, given the choices for the devices before
+        it."""
         machine, device, other = self.second.machine, len(chosen) - 1, chosen[-1]
         own, counted = machine.devices[device], machine.devices[other]
         if replace(own, name=counted.name) != counted:

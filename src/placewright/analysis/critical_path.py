@@ -1,5 +1,5 @@
-"""The chain of steps that decides the step time: from the last finish back along what each step waited for;
-and the launches of host threads that steps wait for."""
+"""The critical path: the chain of steps that decides the step time, followed back from the last finish along what each
+step waited for; and the launches by host threads that steps wait for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from placewright.plans.record import WAITS_FOR_LAUNCH, Plan, ScheduledOp, Transf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """A step while it is launched. device: the one it is launched on. host: the thread that does it, as in
+    """The launch of one step. device: the one it is launched on. host: the thread that launches it, as in
     `Machine.hosts`."""
 
     step: Step
@@ -23,7 +23,8 @@ class Launch:
 
 
 def launches_of(plan: Plan) -> list[Launch]:
-    """In the order of the plan. A host begins at 0 and never waits; what takes no time is not launched."""
+    """List the launches in the order of the plan. A host begins at 0 and never waits; steps that take no time are not
+    launched."""
     machine = plan.machine
     hosts = machine.hosts
     clock: defaultdict[int, int] = defaultdict(int)
@@ -49,11 +50,11 @@ Step = ScheduledOp | Transfer
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """Successive steps of the critical path on one device or one link, a wait between steps, or the launches of a host
-    thread up to that of the step behind them.
+    thread up to that of the next step.
 
-    what: "compute", "transfer", "waiting" or "launching". where: device, or source of the link; destination: -1 but for
-        links.
-    steps: none for a wait or launches. busy_ns: sum of the steps' times, or the length of the rest.
+    what: "compute", "transfer", "waiting" or "launching". where: device, or source of the link. destination: -1 except
+    for links. steps: none for a wait or launches. busy_ns: sum of the steps' times, or the length of the wait or
+    launches.
     """
 
     what: str
@@ -66,8 +67,8 @@ class Run:
 
 
 def critical_path(plan: Plan) -> list[Step]:
-    """Steps from the first to the one that finishes last; of equal finishes the latest in the order. The first starts
-    at 0, or when its host thread, busy from 0 on, has launched it."""
+    """List the steps from the first to the one that finishes last; among equal finishes, the latest in the order. The
+    first step starts at 0, or when its host thread, busy from 0 on, has launched it."""
     every: list[Step] = [*plan.ops, *plan.transfers]
     steps = {step.position: step for step in every}
     step = max(every, key=lambda step: (step.finish_ns, step.position), default=None)
@@ -79,8 +80,8 @@ def critical_path(plan: Plan) -> list[Step]:
 
 
 def runs_of(path: Sequence[Step]) -> list[Run]:
-    """The path in runs of one device or link; a gap between two steps is a run of waiting, one before a step that
-    waited for its launch is a run of launching."""
+    """Divide the path into runs on one device or link. A gap between two steps is a run of waiting; a gap before a step
+    that waited for its launch is a run of launching."""
     runs: list[Run] = []
     gathered: list[Step] = []
     finish = 0
@@ -97,7 +98,7 @@ def runs_of(path: Sequence[Step]) -> list[Run]:
 
 
 def shares_of(runs: Sequence[Run]) -> dict[str, int]:
-    """Nanoseconds of the path spent in compute, transfer, waiting and launching."""
+    """Sum up the nanoseconds of the path spent in compute, transfer, waiting and launching."""
     shares = {"compute": 0, "transfer": 0, "waiting": 0, "launching": 0}
     for run in runs:
         shares[run.what] += run.busy_ns

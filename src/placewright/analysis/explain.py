@@ -1,5 +1,5 @@
-"""Why a plan costs what it costs: what its peaks are made of, what its critical path waits for, why devices idle, and
-where the distance to the lower bound lies."""
+"""Explanations of a plan's cost: the contents of its peaks, the waits on its critical path, idle devices, and the
+causes of the distance to the lower bound."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ class BufferGroup:
     kind
         As in a plan's buffers.
     num_buffers
-        How many there are.
+        Number of buffers.
     size_bytes
+        The sum of their sizes.
         Their sum.
     """
 
@@ -40,26 +41,26 @@ class BufferGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeakExplanation:
-    """The moment a device holds most.
+    """The moment at which a device holds the most memory.
 
     Attributes
     ----------
     device
-        Its index.
+        Index of the device.
     peak_bytes
-        What it holds.
+        The memory held at that moment.
     limit_bytes
-        Its limit; None for none.
+        The device's limit; None for none.
     time_ns
-        When.
+        The time of the peak.
     op
         The step that brings the peak; None when the residents alone make it.
     groups
-        What is alive then, largest first; their sizes add up to `peak_bytes`.
+        The buffers alive then, largest group first; their sizes add up to `peak_bytes`.
     missing_bytes
         Peak minus limit where positive.
     over_limit_ns
-        How long the device is over its limit.
+        The time during which the device is over its limit.
     """
 
     device: int
@@ -77,22 +78,22 @@ class PeakExplanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """Steps of the critical path of one sort taken together.
+    """Steps of one sort on the critical path, taken together.
 
     Attributes
     ----------
     what
         "compute" or "transfer".
     module
-        Of the ops, or of the producer of what moves.
+        The module of the ops, or of the producer of the transferred tensor.
     device
-        Where it computes, or where it is sent from.
+        The device that computes or sends.
     destination
-        Where it is sent to; -1 for computing.
+        The device that receives; -1 for computing.
     num_steps
-        How many there are.
+        Number of steps.
     time_ns
-        Their sum.
+        The sum of their times.
     """
 
     what: str
@@ -110,17 +111,17 @@ class PathExplanation:
     Attributes
     ----------
     compute_ns, transfer_ns, waiting_ns
-        What the chain computes, moves, and waits.
+        Time that the chain spends in ops, in transfers and waiting.
     launching_ns
-        Until the host thread has launched the first of its steps.
+        Time until the host thread has launched the first step of the chain.
     num_launches
-        How many launches that takes, its own among them.
+        Number of launches in that time, that of the first step included.
     num_steps
-        Of the chain.
+        Number of steps in the chain.
     num_device_changes
-        How often it goes to another device.
+        Number of times the chain goes to another device.
     stretches
-        Longest first.
+        The stretches, longest first.
     """
 
     compute_ns: int
@@ -135,21 +136,21 @@ class PathExplanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GapExplanation:
-    """Where the distance between the objective and its lower bound lies.
+    """The causes of the distance between the objective and its lower bound.
 
     Attributes
     ----------
     value
-        Of the objective, in ns or bytes.
+        Value of the objective, in ns or bytes.
     bound
         Its lower bound.
     reason
-        Which bound that is.
+        The name of that bound.
     parts
-        Pairs of cause and ns or bytes, none negative, largest first. They add up to value - bound, or there are none
-        where the causes do not explain the bound (a chain shorter than the work divided over the devices, say).
-        Between equal devices the causes of a bound by work are averages over the devices, otherwise they lie on the
-        critical path; those of peak memory are what the fullest device holds at its peak.
+        Pairs of cause and ns or bytes, none negative, largest first. They add up to value - bound. Empty where the
+        causes do not explain the bound (a chain shorter than the work divided over the devices, say).
+        Between equal devices the causes of a bound by work are averages over the devices; otherwise they lie on the
+        critical path. The causes of peak memory are the contents of the fullest device at its peak.
     """
 
     value: int
@@ -160,7 +161,7 @@ class GapExplanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why a plan costs what it costs.
+    """An explanation of a plan's cost.
 
     Attributes
     ----------
@@ -169,7 +170,7 @@ class Explanation:
     path
         The critical path.
     gap
-        Where the distance to the lower bound lies; None for an infeasible plan, whose objective may lie below what
+        The causes of the distance to the lower bound; None for an infeasible plan, whose objective may lie below what
         any feasible plan can reach.
     """
 
@@ -180,7 +181,7 @@ class Explanation:
 
 
 def explain(plan: Plan) -> Explanation:
-    """Peaks, critical path, idle time and gap of a plan."""
+    """Explain a plan by its peaks, critical path, idle time and gap."""
     peaks = tuple(explain_peak(plan, device) for device in range(plan.machine.num_devices))
     path, idle = explain_path(plan), explain_idle(plan)
     gap = None if plan.status == "infeasible" else explain_gap(plan, peaks, path, idle)
@@ -190,7 +191,7 @@ def explain(plan: Plan) -> Explanation:
 def explain_gap(
     plan: Plan, peaks: Sequence[PeakExplanation], path: PathExplanation, idle: Sequence[IdleExplanation]
 ) -> GapExplanation:
-    """The distance to the lower bound, by cause where the causes add up."""
+    """Explain the distance to the lower bound, by cause where the causes add up."""
     if plan.bound_reason == "proven by the solver":
         parts = []
     else:
@@ -206,7 +207,7 @@ def explain_gap(
 
 
 def explain_peak(plan: Plan, device: int) -> PeakExplanation:
-    """What a device holds at its peak, and by how much and how long it is over its limit."""
+    """Describe the contents of a device at its peak, and how far and how long it is over its limit."""
     time_ns, alive = alive_at_peak(plan, device)
     peak, limit = plan.metrics.peak_bytes[device], plan.memory_limits_bytes[device]
     return PeakExplanation(
@@ -222,7 +223,7 @@ def explain_peak(plan: Plan, device: int) -> PeakExplanation:
 
 
 def _step_that_allocates(plan: Plan, alive: Sequence[Buffer]) -> Step | None:
-    """The step whose start allocates the last of the buffers, which stand in order of allocation."""
+    """Find the step whose start allocates the last of the buffers, which are in order of allocation."""
     moving = [buffer for buffer in alive if buffer.kind != "resident"]
     if not moving:
         return None
@@ -259,7 +260,7 @@ def _over_limit_ns(plan: Plan, device: int, limit: int) -> int:
 
 
 def explain_path(plan: Plan) -> PathExplanation:
-    """What the step time is made of, along the chain of steps that decides it."""
+    """Divide the step time along the critical path by sort of step and by module."""
     path = critical_path(plan)
     shares = shares_of(runs_of(path))
     layer_of = layer_of_ops(plan.ops)
@@ -295,7 +296,7 @@ def explain_path(plan: Plan) -> PathExplanation:
 
 
 def _launches_before(plan: Plan, step: Step) -> int:
-    """Launches of the step's host thread up to its own."""
+    """Count the launches by the step's host thread, up to and including that of the step."""
     made = launches_of(plan)
     own = next(launch for launch in made if launch.step is step)
     return sum(launch.host == own.host and launch.finish_ns <= own.finish_ns for launch in made)

@@ -1,4 +1,4 @@
-"""What a training step takes within each memory limit, as facts: what `fit` prints, draws and returns."""
+"""Records of a training step's time and memory within each of several limits: what `fit` prints, draws and returns."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class FrontierPoint:
     share
         The limit as a share of the peak without one.
     peak_bytes, step_time_ns
-        What the plan takes.
+        Peak memory and step time of the plan.
     extra_time
-        What its reruns cost, as a share of the step time without a limit.
+        The time of its reruns, as a share of the step time without a limit.
     least_time_ns, least_extra_time
-        What every plan within the limit takes at least, a proven bound, and as such a share.
+        A proven lower bound on the step time of every plan within the limit, and the same as such a share.
     num_reruns, num_moves
-        How many ops run again, and how many tensors are moved to the host's memory and back.
+        Number of ops that run again, and of tensors that are moved to the host's memory and back.
     """
 
     limit_bytes: int
@@ -38,22 +38,23 @@ class FrontierPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rival:
-    """What people do without a plan.
+    """A common way to run the step without a plan.
 
     Attributes
     ----------
     name
-        "everything kept"; how many blocks are checkpointed; of a PyTorch module also the `activation_memory_budget` of
-        torch.compile, whose choice is timed op by op as all else here is, and gradient accumulation, where the module
-        can be captured for smaller batches, and a stretch of ops, such as the loss, in parts.
+        "everything kept", or the number of checkpointed blocks. For a PyTorch module also the
+        `activation_memory_budget` of torch.compile, whose choice is timed op by op like all others; gradient
+        accumulation, where the module can be captured for smaller batches; and a stretch of ops, such as the loss, in
+        parts.
     accumulation
-        How many forward and backward passes make a step.
+        Number of forward and backward passes in a step.
     parts
-        In how many parts a stretch of its ops runs; 1 where each op is whole.
+        Number of parts in which a stretch of its ops runs; 1 where each op is whole.
     peak_bytes, step_time_ns, extra_time, num_reruns
-        As of a point.
+        As in a point.
     planned_time_ns
-        What the best plan that was found within its peak takes; null where none was.
+        Step time of the best plan that was found within the rival's peak; null where none was.
     """
 
     name: str
@@ -68,30 +69,30 @@ class Rival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frontier:
-    """Limit against step time on one device.
+    """The step time on one device for each memory limit.
 
     Attributes
     ----------
     schema_version
         1.
     graph, machine
-        What is planned, and where.
+        Names of the graph and of the machine.
     basis
-        What the times rest on, in words.
+        The basis of the times, in words.
     memory_bytes
-        What the device has; null where that is not known.
+        Memory of the device; null where that is not known.
     peak_bytes, step_time_ns
-        Of the captured order with everything kept.
+        Peak memory and step time of the captured order with everything kept.
     least_possible_bytes, least_possible_op
-        No plan of whole ops fits into less (proven), since this op needs that much while it runs.
+        A proven lower bound on the memory of any plan of whole ops, and the op that needs that much while it runs.
     least_found_bytes
         The smallest limit for which a plan was found.
     points
-        The limits, the smallest first.
+        One point per limit, the smallest first.
     rivals
-        What people do without a plan.
+        Common ways to run the step without a plan.
     seed
-        Of the search.
+        The seed of the search.
     """
 
     schema_version: int
@@ -110,6 +111,6 @@ class Frontier:
 
     @property
     def least_in_parts(self) -> Rival | None:
-        """The step in parts that needs least, where that is less than any plan of whole ops needs; else None."""
+        """The step in parts that needs least memory, if it needs less than any plan of whole ops. Otherwise None."""
         parted = (each for each in self.rivals if each.parts > 1 and each.peak_bytes < self.least_possible_bytes)
         return min(parted, key=lambda each: each.peak_bytes, default=None)

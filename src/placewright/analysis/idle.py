@@ -1,4 +1,4 @@
-"""What each device of a plan waits for when it does not compute."""
+"""The causes of each device's idle time in a plan."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from placewright.plans.record import WAITS_FOR_LAUNCH, Plan, Transfer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleExplanation:
-    """What a device does while it does not compute; all times add up to the step time.
+    """The idle time of a device by cause; all times together add up to the step time.
 
     Attributes
     ----------
     device
-        Its index.
+        Index of the device.
     busy_ns
-        It computes.
+        Time in which it computes.
     transfer_ns
-        The tensor it needs next is on a link (blocking machines: the device itself takes part in a transfer).
+        Time in which the tensor that it needs next is on a link (blocking machines: it takes part in a transfer).
     others_ns
-        What it needs next is not computed yet elsewhere.
+        Time in which another device still computes the tensor that it needs next.
     launch_ns
-        What it runs or needs next has not been launched.
+        Time in which the step that it runs or needs next has not been launched.
     end_ns
-        Nothing is left for it to do.
+        Time after its last step.
     waits_on
         Nanoseconds of `transfer_ns` and `others_ns` by the device it waits for.
     """
@@ -42,7 +42,7 @@ class IdleExplanation:
 
 
 def explain_idle(plan: Plan) -> tuple[IdleExplanation, ...]:
-    """What each device waits for when it does not compute."""
+    """Divide each device's idle time by cause."""
     steps: dict[int, Step] = {op.position: op for op in plan.ops}
     steps |= {transfer.position: transfer for transfer in plan.transfers}
     occupied: list[list[Step]] = [[] for _ in plan.machine.devices]
@@ -57,7 +57,8 @@ def explain_idle(plan: Plan) -> tuple[IdleExplanation, ...]:
 
 
 def _idle_when_blocking(plan: Plan, device: int, own: Sequence[Step]) -> IdleExplanation:
-    """Ops and transfers occupy the device one after the other; between them it waits for the other end."""
+    """Divide the idle time of a device on which ops and transfers run one after the other; between them it waits for
+    the other end."""
     finish = in_transfers = waiting = launching = 0
     waits_on: Counter[int] = Counter()
     for step in sorted(own, key=lambda step: step.position):
@@ -75,9 +76,9 @@ def _idle_when_blocking(plan: Plan, device: int, own: Sequence[Step]) -> IdleExp
 
 
 def _idle_when_overlapped(plan: Plan, device: int, own: Sequence[Step], steps: Mapping[int, Step]) -> IdleExplanation:
-    """Before an op that starts late: the transfers it waits for, back to back, before them the others' computing, or
-    the launches where the first of them, or the op itself, waited for its own. own: the ops of the device in order;
-    steps: all by position."""
+    """Divide the idle time before each op that starts late: the time of the transfers it waits for, back to back, and
+    before these the others' computing, or the launches where the first transfer, or the op itself, waited for its own.
+    own: the ops of the device in order. steps: all steps by position."""
     finish = in_transfers = waiting = launching = 0
     waits_on: Counter[int] = Counter()
     for op in own:

@@ -1,4 +1,5 @@
-"""Which layers run where: module paths down to the first number, repeated layers that stand alike in one row."""
+"""Placement by layer: ops are grouped by module path down to the first number, and successive layers with the same
+device share a row."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from placewright.plans.record import Plan, ScheduledOp
 
 #: A layer belongs to the device that takes this share of its time.
 _OWNED = 0.9
-#: Layers of one name that change their device more often than this are one row: nobody places so many by hand.
+#: Layers of one name that change their device more often than this share one row: nobody places so many by hand.
 _MAX_CHANGES = 12
 #: Path components that name a layer where none of them is a number.
 _DEPTH = 2
@@ -21,8 +22,8 @@ _DEPTH = 2
 class LayerPlacement:
     """Ops of one layer, or of successive numbered layers with the same device: "encoder.layer.0-5".
 
-    device: where at least nine tenths of their time are spent (of their ops, where none takes time); -1 where none has
-    so much. num_ops, time_ns: per device.
+    device: where at least nine tenths of their time is spent (of their number, if all take no time); -1 if no device
+    has that share. num_ops, time_ns: per device.
     """
 
     name: str
@@ -32,8 +33,8 @@ class LayerPlacement:
 
 
 def place_layers(plan: Plan) -> tuple[LayerPlacement, ...]:
-    """Every layer; names in the order in which the middle of their forward ops runs, numbers ascending. Ops without a
-    module are left out."""
+    """List every layer: names by when the middle of their forward ops runs, numbers ascending. Ops without a module are
+    left out."""
     members: defaultdict[str, defaultdict[int, list[ScheduledOp]]] = defaultdict(lambda: defaultdict(list))
     for op in plan.ops:
         if op.module:
@@ -47,21 +48,23 @@ def place_layers(plan: Plan) -> tuple[LayerPlacement, ...]:
 
 
 def _runs(plan: Plan, members: Mapping[int, Sequence[ScheduledOp]]) -> list[list[int]]:
-    """Successive numbers of layers on one device, or all of them where there would be too many runs."""
+    """Group successive numbers of layers on one device; one group of all numbers if there would be too many."""
     numbers = sorted(members)
     runs = [list(run) for _, run in groupby(numbers, lambda number: _owner(plan, members[number]))]
     return runs if len(runs) <= _MAX_CHANGES else [numbers]
 
 
 def _middle(layers: Iterable[Sequence[ScheduledOp]]) -> int:
-    """Single ops, such as what fills a mask, may run long before their layer."""
+    """Return the middle position of the forward ops, or of all ops where none is forward. Single ops, such as one that
+    fills a mask, may run long before their layer, so the first position would mislead."""
     ops = [op for layer in layers for op in layer]
     positions = sorted(op.position for op in ops if op.phase == "forward") or sorted(op.position for op in ops)
     return positions[len(positions) // 2]
 
 
 def _layer_of(module: str) -> tuple[str, int]:
-    """("encoder.layer", 3) of "encoder.layer.3.output"; ("bert.embeddings", -1) of "bert.embeddings.words"."""
+    """Split a module path at its first number: "encoder.layer.3.output" gives ("encoder.layer", 3),
+    "bert.embeddings.words" gives ("bert.embeddings", -1)."""
     parts = module.split(".")
     for place, part in enumerate(parts):
         if part.isascii() and part.isdigit() and len(part) < 10:
@@ -89,7 +92,7 @@ def _owner(plan: Plan, ops: Sequence[ScheduledOp]) -> int:
 
 
 def _totals(plan: Plan, ops: Iterable[ScheduledOp]) -> tuple[list[int], list[int]]:
-    """Number of ops and their time, per device."""
+    """Return the number of ops and their time, per device."""
     counts, times = [0] * plan.machine.num_devices, [0] * plan.machine.num_devices
     for op in ops:
         counts[op.device] += 1

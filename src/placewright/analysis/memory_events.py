@@ -1,7 +1,7 @@
-"""The order of allocations and frees behind a device's memory curve.
+"""The order of the allocations and frees that make up a device's memory curve.
 
-A plan lists its buffers and, apart from them, the memory in use after each event. Order matters at one instant, where
-what one op frees is there for the next. It is taken from the curve, so that whoever replays the events passes through
+A plan lists its buffers and, separately, the memory in use after each event. Order matters at one instant, where memory
+that one op frees is available to the next. The order is taken from the curve, so that a replay of the events reaches
 the same peak.
 """
 
@@ -19,7 +19,7 @@ _SEARCH_LIMIT = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryEvent:
-    """One buffer is allocated, or freed, on its device."""
+    """The allocation or the free of one buffer on its device."""
 
     time_ns: int
     buffer: Buffer
@@ -27,9 +27,9 @@ class MemoryEvent:
 
 
 def memory_events(plan: Plan, device: int) -> list[MemoryEvent]:
-    """Every allocation and free on one device, residents first, in the order of its memory curve.
+    """List every allocation and free on one device, residents first, in the order of its memory curve.
 
-    What the curve still holds at the end of the step (residents, graph outputs) is never freed.
+    Buffers that the curve still holds at the end of the step (residents, graph outputs) are never freed.
     """
     residents = [buffer for buffer in plan.buffers if buffer.device == device and buffer.kind == "resident"]
     allocated: defaultdict[int, list[Buffer]] = defaultdict(list)
@@ -47,7 +47,7 @@ def memory_events(plan: Plan, device: int) -> list[MemoryEvent]:
 
 
 def alive_at_peak(plan: Plan, device: int) -> tuple[int, list[Buffer]]:
-    """(time of the device's peak in ns, the buffers that make it up, in order of allocation)."""
+    """Return (time of the device's peak in ns, the buffers alive at that time, in order of allocation)."""
     events = memory_events(plan, device)
     in_use = peak = index_of_peak = 0
     for index, event in enumerate(events):
@@ -64,7 +64,7 @@ def alive_at_peak(plan: Plan, device: int) -> tuple[int, list[Buffer]]:
 
 
 def _in_order_of_allocation(plan: Plan, device: int) -> list[Buffer]:
-    """Buffers that are not resident, by time and then by the place in the order of the step that allocates them."""
+    """List the buffers that are not resident, by time and then by the position of the step that allocates them."""
     position = {op.name: op.position for op in plan.ops}
     arrival = {(transfer.tensor, transfer.destination): transfer.position for transfer in plan.transfers}
 
@@ -76,7 +76,7 @@ def _in_order_of_allocation(plan: Plan, device: int) -> list[Buffer]:
 
 
 def _curve_changes(plan: Plan, device: int) -> defaultdict[int, list[int]]:
-    """Time -> the differences between successive points of the curve at that time, in order."""
+    """Map each time to the differences between successive points of the curve at that time, in order."""
     curve = plan.memory_curves[device]
     changes: defaultdict[int, list[int]] = defaultdict(list)
     for time, (before, after) in zip(curve.time_ns[1:], pairwise(curve.bytes_in_use), strict=True):
@@ -87,8 +87,8 @@ def _curve_changes(plan: Plan, device: int) -> defaultdict[int, list[int]]:
 def _at_one_instant(
     allocated: Sequence[Buffer], freed: Sequence[Buffer], changes: Sequence[int], last: bool
 ) -> Iterator[tuple[Buffer, bool]]:
-    """(buffer, allocates) in an order that passes through `changes`; what no change accounts for follows at the end,
-    except that at the last instant of the step it stays."""
+    """Yield (buffer, allocates) in an order that passes through `changes`. Buffers that no change accounts for follow
+    at the end; at the last instant of the step, buffers still alive stay."""
     coming, alive = list(allocated), [buffer for buffer in freed if buffer.allocated_ns < buffer.freed_ns]
     ends_here = {id(buffer) for buffer in freed}
     for change in changes:
@@ -108,14 +108,15 @@ def _at_one_instant(
 
 
 def _take_until(coming: list[Buffer], total: int) -> Iterator[Buffer]:
-    """Removes and yields buffers from the front until their sizes reach `total`."""
+    """Remove and yield buffers from the front until their sizes reach `total`."""
     while coming and total > 0:
         total -= coming[0].size_bytes
         yield coming.pop(0)
 
 
 def _with_total(buffers: Sequence[Buffer], total: int) -> list[Buffer]:
-    """Some of the buffers whose sizes add up to `total`: all if they do, else the first found by a bounded search."""
+    """Choose buffers whose sizes add up to `total`: all if they do, otherwise the first choice found by a bounded
+    search, or none."""
     if sum(buffer.size_bytes for buffer in buffers) == total:
         return list(buffers)
     largest_first = sorted((b for b in buffers if b.size_bytes), key=lambda b: -b.size_bytes)

@@ -1,4 +1,4 @@
-"""Why an op, or all ops of a module, stand where they do, and what each other device would cost."""
+"""Explanations of where an op, or all ops of a module, are placed, and what each other device would cost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from placewright.problem import Problem
 from placewright.problem.constraints import OpNames, recorded_constraints
 from placewright.support.errors import InputError, did_you_mean, shown
 
-#: How many ops of a module, and in a sentence how many names are told.
+#: How many ops of a module are listed, and how many names a sentence lists.
 _NUM_LONGEST = 8
 _NUM_NAMED = 3
 
@@ -32,13 +32,13 @@ class OpInput:
     tensor, producer
         Names of the tensor and of the op that makes it.
     device
-        Where it was made.
+        The device that made it.
     size_bytes
-        What a transfer of it moves.
+        Size of its transfer.
     moved
-        Whether a transfer brought it.
+        True if a transfer brought it.
     available_ns
-        From when it was on the op's device.
+        When it became available on the op's device.
     """
 
     tensor: str
@@ -51,28 +51,28 @@ class OpInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpExplanation:
-    """Why an op stands where it does, and what each other device would cost.
+    """An explanation of an op's placement, and of what each other device would cost.
 
     Attributes
     ----------
     op
         Its row in the plan.
     view
-        The name asked for where that is a view of what the op makes, else "".
+        The name asked for, if it is a view of the op's result; otherwise "".
     constraints
-        In words what the user and in-place updates demand of it.
+        The demands of the user and of in-place updates on its placement, in words.
     group
         Names of the other ops that must share its device.
     device_free_ns
-        When its device was done with what ran before.
+        When its device finished the ops before it.
     waited_for
         Name of the op or tensor that decided its start; "" when it starts at 0 or when it was launched.
     inputs
-        In its own order.
+        In the order of the op's inputs.
     alternatives
-        One per device, its own among them.
+        One per device, its own included.
     reruns
-        Why it runs again, each time that it does; of one that was asked for by its name, that one.
+        The explanation of each rerun of the op; if a rerun was asked for by name, of that rerun alone.
     """
 
     op: ScheduledOp
@@ -88,20 +88,20 @@ class OpExplanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleExplanation:
-    """All scheduled ops of a module and of the modules in it.
+    """An explanation of all scheduled ops of a module and of its submodules.
 
     Attributes
     ----------
     module
-        Its path.
+        Path of the module.
     num_ops, time_ns
-        Per device how many there are and how long they take.
+        Number of ops and their time, per device.
     longest
         Some of its ops, the longest first.
     group
-        Names of ops outside of it that must share a device with some of it.
+        Names of ops outside the module that must share a device with some of its ops.
     alternatives
-        One per device, with all of the module on it.
+        One per device, with the whole module on it.
     """
 
     module: str
@@ -113,9 +113,10 @@ class ModuleExplanation:
 
 
 def explain_op(plan: Plan, graph: Graph, time_ns: NDArray[np.int64], name: str) -> OpExplanation | ModuleExplanation:
-    """The op of that name, of a view the op whose result it shows, or the module of that path.
+    """Explain the op of that name, the op whose result the view of that name shows, or the module of that path.
 
-    time_ns: int64 [num graph ops, num devices]. Raises InputError for a name of neither, and for a view of a parameter.
+    time_ns: int64 [num graph ops, num devices]. Raises InputError for any other name, and for a view of a parameter or
+    a constant.
     """
     problem = Problem(
         graph=graph,
@@ -148,7 +149,7 @@ def _with_parents(module: str) -> Iterator[str]:
 
 
 def _shown_by(graph: Graph, view: Op) -> Op:
-    """The op that makes what a view shows. Raises InputError where that is a parameter or a constant."""
+    """Find the op that makes the tensor a view shows. Raises InputError if that is a parameter or a constant."""
     base = graph.base_of[view.outputs[0]]
     if (producer := graph.producer_of[base]) >= 0:
         return graph.ops[producer]
@@ -194,12 +195,12 @@ def _explain_module(plan: Plan, problem: Problem, module: str, members: NDArray[
 
 
 def _before(plan: Plan, op: ScheduledOp) -> Iterator[ScheduledOp]:
-    """What ran on its device before it."""
+    """Yield the ops that ran on the op's device before it."""
     return (other for other in plan.ops if other.device == op.device and other.position < op.position)
 
 
 def _constraints(problem: Problem, number: int, members: Sequence[int] | NDArray[np.int64]) -> Iterator[str]:
-    """The rules that match the op or one of its group."""
+    """Yield the rules that match the op or another op of its group."""
     lowered, group = problem.lowered, problem.groups[0]
     names = OpNames(problem.graph.ops[index] for index in lowered.graph_op)
 
@@ -215,7 +216,7 @@ def _constraints(problem: Problem, number: int, members: Sequence[int] | NDArray
 
 
 def _in_place(problem: Problem, number: int, members: Sequence[int] | NDArray[np.int64]) -> Iterator[str]:
-    """What updates in place demand of an op: the device of the memory that is updated."""
+    """Yield the demands of in-place updates on an op: it shares the device of the updated memory."""
     graph, lowered = problem.graph, problem.lowered
     own = int(lowered.graph_op[number])
     writers: defaultdict[int, list[int]] = defaultdict(list)
@@ -242,14 +243,14 @@ def _in_place(problem: Problem, number: int, members: Sequence[int] | NDArray[np
 
 
 def _named(names: Sequence[str]) -> str:
-    """The first few of the names."""
+    """List the first few of the names."""
     distinct = list(dict.fromkeys(names))
     more = len(distinct) - _NUM_NAMED
     return ", ".join(f"'{name}'" for name in distinct[:_NUM_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _step_name(plan: Plan, position: int) -> str:
-    """Of the op or transfer there; "" for -1."""
+    """Name the op or transfer at a position; "" for -1."""
     names = {op.position: op.name for op in plan.ops}
     names |= {t.position: f"{t.tensor} from {plan.machine.devices[t.source].name}" for t in plan.transfers}
     return names.get(position, "")

@@ -1,4 +1,4 @@
-"""What came of a search, in words: shared by the command line and the report."""
+"""The outcome of a search in words, shared by the command line and the report."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _BOUND_ARGUMENTS: Mapping[BoundReason, str] = {
     "proven by the solver": "the search tried all others or ruled them out",
 }
 
-#: Bounds that would be the same if transfers took no time; and the least gap of which that is said.
+#: Bounds that would be the same if transfers took no time; and the least gap for which the words say so.
 _WITHOUT_TRANSFERS: frozenset[BoundReason] = frozenset(
     {
         "critical path",
@@ -58,13 +58,13 @@ _WITHOUT_TRANSFERS: frozenset[BoundReason] = frozenset(
 )
 _WIDE_GAP = 0.05
 
-#: Bounds on the peak that a plan may beat in which ops run again.
+#: Bounds on the peak that hold only while each op runs once; a plan with reruns may beat them.
 _OF_ONE_RUN_EACH = ("tensors alive together spread over all devices", "proven by the solver")
 
-#: What the order of one device is called, where it is not its method's name.
+#: Names of one device's orders where they differ from the name of the method.
 _ORDERS = {INPUT_ORDER.name: "captured order", TIMED_ALONE: "captured order, timed alone"}
 
-#: What frameworks call graphs that nobody named: classes of PyTorch, and what exporters write into ONNX files.
+#: Names that frameworks give to unnamed graphs: classes of PyTorch, and what exporters write into ONNX files.
 _NO_NAMES = frozenset(
     {"ExportedProgram", "GraphModule", "ModuleList", "Sequential", "graph", "main", "main_graph", "torch_jit"}
     | {"torch-jit-export", "tf2onnx"}
@@ -72,7 +72,7 @@ _NO_NAMES = frozenset(
 
 
 def title_words(plan: Plan) -> str:
-    """The graph's name; for one that says nothing, the name of the model's file, or that there is none."""
+    """The graph's name. If it is a default name: the name of the model's file, or words that say that there is none."""
     if plan.graph_name not in _NO_NAMES:
         return plan.graph_name
     model = plan.configuration.get("model")
@@ -81,7 +81,7 @@ def title_words(plan: Plan) -> str:
 
 
 def bound_words(plan: Plan) -> tuple[str, str]:
-    """What the lower bound claims, up to its value, and why it holds, as in: "No plan can be faster than" 31 ms: "the
+    """The claim of the lower bound, up to its value, and the argument for it: "No plan can be faster than" 31 ms: "the
     devices together need that long for the work alone". Empty where nothing is proven."""
     if plan.lower_bound == 0:
         return "", ""
@@ -94,8 +94,8 @@ def bound_words(plan: Plan) -> tuple[str, str]:
 
 
 def weak_bound_words(plan: Plan) -> str:
-    """That the gap may say more of the bound than of the plan; empty where the bound counts transfers, the gap is small
-    or links are free."""
+    """A warning that the gap may come from the bound rather than the plan. Empty where the bound counts transfers, the
+    gap is small, links are free or the plan is infeasible or optimal."""
     machine = parted(plan.machine)[0]
     pairs = permutations(range(machine.num_devices), 2)
     if all(machine.links[source][destination] == Link() for source, destination in pairs):
@@ -106,17 +106,17 @@ def weak_bound_words(plan: Plan) -> str:
 
 
 def proven_infeasible(plan: Plan) -> bool:
-    """Whether a bound proves that no plan keeps the memory limits."""
+    """True if a bound proves that no plan keeps the memory limits."""
     return plan.status == "infeasible" and plan.stopped_because == "infeasible"
 
 
 def verdict_words(plan: Plan) -> str:
-    """Of an infeasible plan: whether another one could fit."""
+    """Say for an infeasible plan whether it is proven that no plan fits."""
     return "no plan can fit (proven)" if proven_infeasible(plan) else "no plan found that fits"
 
 
 def floor_words(plan: Plan) -> str:
-    """The memory no plan can do without; empty where nothing is proven."""
+    """The least memory of every plan; empty where nothing is proven."""
     if not plan.memory_floor_bytes:
         return ""
     if plan.memory_floor_op:
@@ -126,12 +126,12 @@ def floor_words(plan: Plan) -> str:
 
 
 def stopped_words(plan: Plan) -> str:
-    """Why the search ended."""
+    """The reason why the search ended."""
     return _STOPPED.get(plan.stopped_because, plan.stopped_because)
 
 
 def took_words(plan: Plan) -> str:
-    """How long the search took."""
+    """The duration of the search."""
     return format_time_ns(round(min(max(plan.seconds, 0.0), _MAX_SECONDS) * 1e9))
 
 
@@ -142,13 +142,13 @@ def found_by_words(plan: Plan) -> str:
 
 
 def device_words(plan: Plan, device: int) -> str:
-    """A device with what it is: "gpu0 (h100)"."""
+    """The name and kind of a device: "gpu0 (h100)"."""
     found = plan.machine.devices[device]
     return found.name if found.kind == found.name else f"{found.name} ({found.kind})"
 
 
 def one_device_words(plan: Plan, one: OneDevice) -> str:
-    """Which device alone the plan is compared with, and in which order: "gpu0 (h100), captured order"."""
+    """The single device that the plan is compared with, and its order: "gpu0 (h100), captured order"."""
     apart = f" but for {counted(one.num_elsewhere, 'op')} that must run elsewhere" if one.num_elsewhere else ""
     order = _ORDERS.get(one.order, f"{one.order} order")
     if again := again_words(one):
@@ -157,22 +157,22 @@ def one_device_words(plan: Plan, one: OneDevice) -> str:
 
 
 def alone_words(plan: Plan, one: OneDevice) -> str:
-    """That device for the end of a comparison: "gpu0 alone", "gpu0 alone with recomputation"."""
+    """The single device, for the end of a comparison: "gpu0 alone", "gpu0 alone with recomputation"."""
     return f"{plan.machine.devices[one.device].name} alone{again_words(one)}"
 
 
 def again_words(one: OneDevice) -> str:
-    """What one device does to keep its limit, as in " with recomputation", or moves to the host; empty where each op
-    runs once."""
+    """The means by which one device keeps its limit: " with recomputation", or " with recomputation or moves" to the
+    host. Empty where each op runs once."""
     if one.order != REMATERIALIZATION:
         return ""
-    # One device transfers nothing but what it moves.
+    # On one device, the only transfers are moves to and from the host.
     return f" with recomputation{' or moves' if one.metrics.num_transfers else ''}"
 
 
 def rival_words(plan: Plan) -> Iterator[str]:
-    """What is known to be faster than the plan; and what people do with a training step that no accelerator holds, of
-    which nothing is known without its model."""
+    """Yield what is known to be faster than the plan, and, for a training step that no accelerator holds, the common
+    remedy that cannot be compared without the model."""
     one, machine = plan.one_device, parted(plan.machine)[0]
     if one is None or machine.num_devices == 1:
         return
@@ -195,8 +195,8 @@ def rival_words(plan: Plan) -> Iterator[str]:
 
 
 def gain_words(plan: Plan) -> str:
-    """The plan against the best single device: "12.3% less than gpu0 alone". Empty where there is nothing to tell: one
-    device is all there is and the order changes nothing, or none is known."""
+    """Compare the plan with the best single device: "12.3% less than gpu0 alone". Empty where there is nothing to say:
+    the machine has one device and the order changes nothing, no comparison is known, or the plan is infeasible."""
     one = plan.one_device
     if one is None or plan.status == "infeasible":
         return ""
@@ -213,8 +213,8 @@ def gain_words(plan: Plan) -> str:
 
 
 def rerun_words(plan: Plan) -> str:
-    """Of a plan whose ops run again or whose tensors are moved: how many, what that gives and costs, and what it must
-    cost at least."""
+    """Say for a plan with reruns or moves how many there are, what they gain and cost, and the least that they must
+    cost."""
     ways = [f"running {counted(len(plan.reruns), 'op')} again"] if plan.reruns else []
     weights = sum(move.leaves_before is None for move in plan.moves)
     if moved := len(plan.moves) - weights:
@@ -234,12 +234,12 @@ def rerun_words(plan: Plan) -> str:
 
 
 def _more_words(extra: float) -> str:
-    """What something costs: "12.3% more", or "no more"."""
+    """A cost in words: "12.3% more", or "no more"."""
     return f"{share_words(extra)} more" if extra > 0 else "no more"
 
 
 def split_words(plan: Plan) -> str:
-    """What of a step runs in parts, as in "the loss runs in 8 parts"; empty where each op runs whole."""
+    """The part of a step that runs in parts: "the loss runs in 8 parts". Empty where each op runs whole."""
     match plan.configuration.get("split"):
         case {"stretch": "loss", "parts": int(parts)}:
             return f"the loss runs in {parts:,} parts"
@@ -249,8 +249,9 @@ def split_words(plan: Plan) -> str:
 
 
 def limit_words(plan: Plan) -> str:
-    """What runs in parts, and what a memory limit changes that was given for one device, or what runs again or is moved
-    on several; empty where none was, or none is kept."""
+    """Say what runs in parts, and what changes within the memory limit: on one device, what a given limit changes; on
+    several, what runs again or is moved. Empty where nothing is to be said; an infeasible plan yields the parts
+    alone."""
     one, split = plan.one_device, split_words(plan)
     several, changed = parted(plan.machine)[0].num_devices > 1, ""
     if plan.status == "infeasible":
@@ -265,13 +266,13 @@ def limit_words(plan: Plan) -> str:
 
 
 def share_words(change: float) -> str:
-    """The size of a change: "12.3%"; never "0.0%" of one that there is."""
+    """The size of a change: "12.3%"; "under 0.1%" instead of "0.0%"."""
     return f"{abs(change):.1%}" if abs(change) >= 0.0005 else "under 0.1%"
 
 
 def captured_order(plan: Plan) -> tuple[int, BaselineOutcome] | None:
-    """The captured order on the first device named that holds it, if that is another than the best single one: the
-    device and what it reaches. What runs when nobody plans."""
+    """Return the captured order on the first named device that holds it, as (device, outcome); None if that device is
+    the best single one. This is how the graph runs when nobody plans."""
     found = next((b for b in plan.baselines if b.name == "input-order" and b.metrics is not None), None)
     if found is None or found.metrics is None:
         return None
@@ -281,6 +282,6 @@ def captured_order(plan: Plan) -> tuple[int, BaselineOutcome] | None:
 
 
 def best_baseline(plan: Plan) -> BaselineOutcome | None:
-    """The baseline nearest to the plan; None when none ran."""
+    """Return the baseline nearest to the plan; None when none ran."""
     answers = [(b.metrics.fitness(plan.objective), i) for i, b in enumerate(plan.baselines) if b.metrics is not None]
     return plan.baselines[min(answers)[1]] if answers else None

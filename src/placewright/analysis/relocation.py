@@ -1,4 +1,4 @@
-"""What a plan would cost with some ops elsewhere: they are moved, and the same order is simulated again."""
+"""The cost of a plan with some ops on another device: they are moved, and the same order is simulated again."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from placewright.search.run.result import Solution, measure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
-    """Some ops, with what must share their device, on one device and everything else as it is.
+    """Some ops, with the ops that must share their device, on one device, and everything else unchanged.
 
     Attributes
     ----------
     device
-        Its index.
+        Index of the device.
     op_time_ns
-        What the ops asked about take there.
+        Time there of the ops asked about.
     allowed
-        Whether constraints let them go there; what follows is None where they do not.
+        True if constraints allow them there; the fields below are None where they do not.
     step_time_ns, bytes_moved, bytes_over_limit
-        Of the whole plan.
+        Metrics of the whole plan.
     peak_bytes
-        Of that device.
+        Peak of that device.
     """
 
     device: int
@@ -42,7 +42,8 @@ class Alternative:
 
 
 def group_of(plan: Plan, problem: Problem, asked: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Scheduled ops that share a device with one of `asked`, those among them: by constraints, or as runs of one op."""
+    """List the scheduled ops that must share a device with one of `asked`, these included: by constraints, or as runs
+    of one op."""
     groups = problem.groups[0].copy()
     number_of = {problem.graph.ops[op].name: number for number, op in enumerate(problem.lowered.graph_op.tolist())}
     for rerun in plan.reruns:
@@ -51,7 +52,7 @@ def group_of(plan: Plan, problem: Problem, asked: NDArray[np.int64]) -> NDArray[
 
 
 def alternatives(plan: Plan, problem: Problem, asked: NDArray[np.int64]) -> Iterator[Alternative]:
-    """The scheduled ops `asked`, together on each device that computes in turn."""
+    """Yield the outcome with the scheduled ops `asked` on each device that computes in turn."""
     lowered = problem.lowered
     group = group_of(plan, problem, asked)
     allowed = int(np.bitwise_and.reduce(problem.groups[1][group]))
@@ -79,8 +80,9 @@ def alternatives(plan: Plan, problem: Problem, asked: NDArray[np.int64]) -> Iter
 
 
 def _repaired(problem: Problem, device_of: NDArray[np.int32], order: list[Step]) -> Iterator[NDArray[np.int32]]:
-    """The order with the transfers that this placement needs: those that it has where they still do, others right
-    behind what makes the tensor, or right before what first reads it."""
+    """Yield two repaired orders with the transfers that this placement needs. Both keep the order's own transfers where
+    they are still needed; the first puts missing ones right after the producer, the second right before the first
+    reader."""
     lowered = problem.lowered
     wanted: list[list[Step]] = [[] for _ in device_of]
     for op, tensor in zip(lowered.reader.tolist(), lowered.inputs.tolist(), strict=True):
@@ -106,7 +108,7 @@ def _repaired(problem: Problem, device_of: NDArray[np.int32], order: list[Step])
 
 
 def _in_time(order: list[Step], wanted: list[list[Step]]) -> set[Step]:
-    """The transfers of the order that come before all that want them, and that something does want."""
+    """Find the transfers of the order that come before all ops that want them, and that some op wants."""
     before, too_late = set[Step](), set[Step]()
     for step in order:
         if step[1] >= 0:

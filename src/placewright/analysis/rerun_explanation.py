@@ -1,4 +1,4 @@
-"""Why an op runs again: what is not held meanwhile, what that costs, and what leaving it out would."""
+"""Explanations of reruns: the memory not held meanwhile, the cost of the rerun, and the cost of leaving it out."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from placewright.search.run.result import measure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerunExplanation:
-    """Why an op runs again.
+    """An explanation of one rerun of an op.
 
     Attributes
     ----------
     name
-        Of the run.
+        Name of the rerun.
     before
         The op that comes next.
     readers
-        The ops that read what it makes.
+        The ops that read its results.
     tensors
-        What of it is kept.
+        The results of it that are kept.
     size_bytes
-        What these take, which is not held meanwhile.
+        The size of these, which is not held meanwhile.
     held_until
-        The last op that reads what the run before made; then it is freed.
+        The last op that reads the results of the run before; then they are freed.
     num_ops
-        How many ops run between that and this run.
+        Number of ops that run between that op and this rerun.
     not_held_ns
-        How long that is.
+        Time between that op and this rerun.
     time_ns
-        What the run takes.
+        Time of this rerun.
     peak_bytes_without, step_time_ns_without, bytes_over_limit_without
-        What the plan would cost without this run, where what the run before made is held instead.
+        Cost of the plan without this rerun, where the results of the run before are held instead.
     """
 
     name: str
@@ -62,9 +62,9 @@ class RerunExplanation:
 
 
 def explain_reruns(plan: Plan, graph: Graph, time_ns: NDArray[np.int64], name: str) -> tuple[RerunExplanation, ...]:
-    """All reruns of the op of that name, or the rerun of that name.
+    """Explain all reruns of the op of that name, or the rerun of that name.
 
-    graph: that the plan is for, without its reruns. time_ns: int64 [num graph ops, num devices].
+    graph: the plan's graph without its reruns. time_ns: int64 [num graph ops, num devices].
     """
     chosen = [rerun for rerun in plan.reruns if name in (rerun.name, rerun.op)]
     if not chosen:
@@ -104,7 +104,8 @@ def _explained(
 
 
 def _last_use(found: Rewritten, tensor: int, rerun: str, place: dict[str, int]) -> int:
-    """The last run that makes or reads what stood for a tensor of the graph before a rerun of its op."""
+    """Find the last run that makes or reads a copy of a tensor of the graph before a rerun of its op. Returns its
+    place, or -1."""
     earlier = set[int]()
     last = -1
     for op in found.graph.ops:
@@ -122,7 +123,8 @@ def _copies(found: Rewritten, tensors: Sequence[int], of: int) -> Iterator[int]:
 
 
 def _without(plan: Plan, graph: Graph, time_ns: NDArray[np.int64], rerun: Rerun, later: Sequence[Op]) -> Metrics:
-    """What the plan costs without one of its reruns. later: the runs behind it; moves before it are before the next."""
+    """Measure the plan without one of its reruns. later: the runs after that rerun; moves before it then come before
+    the next of these."""
     machine, host = parted(plan.machine)
     problem = Problem(
         graph=graph,

@@ -54,21 +54,21 @@ __all__ = [
     "total_work",
 ]
 
-#: The simplest first: of equal bounds it is the one that is named.
+#: The simplest first: among equal bounds, it is the one that is named.
 _BOUNDS: Mapping[Objective, tuple[Callable[[Problem], Bound], ...]] = {
     "step-time": (critical_path, total_work, shared_device, launches, launches_and_work, delayed_path, fullest_window),
     "peak-memory": (largest_op, spread_residents, live_tensors),
 }
-#: Those that hold when ops may run again, too: what is alive together can be dropped then.
+#: Bounds that also hold when ops may run again: tensors alive together can then be dropped.
 _BOUNDS_WITH_RERUNS = {**_BOUNDS, "peak-memory": (largest_op, spread_residents)}
 
-#: Problems are immutable, and their methods, plans and checks ask again and again.
+#: Cache: problems are immutable, and their methods, plans and checks ask repeatedly.
 _BEST: WeakKeyDictionary[Problem, Bound] = WeakKeyDictionary()
 
 
 def lower_bound(problem: Problem) -> Bound:
-    """The best of the bounds that hold for the problem's objective; on the step time rounded up to what divides all
-    times."""
+    """Return the best of the bounds that hold for the problem's objective. A bound on the step time is rounded up to a
+    multiple of the common divisor of all times."""
     known = _BEST.get(problem)
     if known is None:
         known = max((bound(problem) for bound in _BOUNDS[problem.objective]), key=lambda bound: bound.value)
@@ -80,5 +80,5 @@ def lower_bound(problem: Problem) -> Bound:
 
 
 def bound_with_reruns(problem: Problem) -> Bound:
-    """The best of the bounds that hold when ops may run again."""
+    """Return the best of the bounds that hold when ops may run again."""
     return max((bound(problem) for bound in _BOUNDS_WITH_RERUNS[problem.objective]), key=lambda bound: bound.value)

@@ -1,4 +1,4 @@
-"""What a bound is."""
+"""The record of a lower bound."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ BoundReason = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """No valid plan has an objective below value (ns or bytes); reason says why in a few words."""
+    """A proof that no valid plan has an objective below value (ns or bytes); reason gives the argument in a few
+    words."""
 
     value: int
     reason: BoundReason

@@ -1,4 +1,4 @@
-"""Lower bounds on the peak memory, and whether memory limits can be kept at all."""
+"""Lower bounds on the peak memory, and proofs that memory limits cannot be kept."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from placewright.bounds.bound import Bound
 from placewright.problem import Problem
 from placewright.support.quantities import QUANTITY_LIMIT
 
-#: How many arcs `live_tensors` may look at: some 50 ms.
+#: The number of arcs that `live_tensors` may examine: about 50 ms.
 _MAX_ARCS = 10_000_000
 
 
 def largest_op(problem: Problem) -> Bound:
-    """What one op holds while it runs: its inputs, outputs, workspace and residents."""
+    """The most memory of one op while it runs: its inputs, outputs, workspace and residents."""
     return Bound(int(_held_by_ops(problem).max()), "largest op with its inputs, outputs and parameters")
 
 
@@ -27,42 +27,44 @@ def spread_residents(problem: Problem) -> Bound:
 
 
 def live_tensors(problem: Problem) -> Bound:
-    """What all devices together must hold when some op starts, at best spread evenly.
+    """The memory that all devices together must hold when some op starts, at best spread evenly.
 
-    When op v starts, the ops that have finished are a set F that holds, with an op, all it waits for; it holds v's
-    ancestors, and neither v nor its descendants. A tensor whose producer is in F and of whose readers one is not is in
-    use somewhere: at home until the last reader there has finished or the last transfer out of there has, and then as a
-    copy until the last reader of the copy has finished. For a view that is smaller than what it shows the copy may be
-    all that is left, so its own bytes count. To these come what v itself makes and works in, what is kept to the end,
-    and residents, on one device at least. The least sum over all such F is a minimum cut (Picard 1976, closures), and
-    the most over all v bounds every order's peak (cpp/core/bounds/memory.cpp). Of several ops one starts first, before
-    any other of them has finished, and on one device one starts when all others have: the least such cut over them is
-    a bound, too. Ops v are tried by what simple orders
-    hold when they start, until none can prove more or the arcs to look at are used up: then what was proven so far
-    counts, the flow of an unfinished cut included.
+    When op v starts, the finished ops are a set F that contains, with an op, all that it waits for; it contains v's
+    ancestors, and neither v nor its descendants. A tensor whose producer is in F and which has a reader outside F is in
+    use somewhere: at home until the last reader there or the last transfer out of there has finished, and then as a
+    copy until the last reader of the copy has finished. For a view that is smaller than its base, the copy may be all
+    that is left, so its own bytes count. Added to these are the outputs and workspace of v itself, tensors kept to the
+    end, and residents, on one device at least. The least sum over all such F is a minimum cut (Picard 1976, closures),
+    and the most over all v bounds every order's peak (cpp/core/bounds/memory.cpp). Of several ops one starts first,
+    before any other of them has finished, and on one device one starts when all others have: the least such cut over
+    them is a bound, too. Ops v are tried in the order of the memory that simple orders hold when they start, until none
+    can prove more or the number of arcs is used up: then the part proven so far counts, the flow of an unfinished cut
+    included.
     """
     return Bound(_share(problem, _live_bytes(problem)), "tensors alive together spread over all devices")
 
 
 def memory_floor_bytes(problem: Problem) -> int:
-    """The least peak, on its fullest device, that any plan can have in which each op runs once."""
+    """Return the least peak, on its fullest device, of any plan in which each op runs once."""
     return max(memory_floor_with_reruns(problem), live_tensors(problem).value)
 
 
 def memory_floor_with_reruns(problem: Problem) -> int:
-    """The least peak, on its fullest device, that any plan can have, whatever runs again on the device of its op."""
+    """Return the least peak, on its fullest device, of any plan, whatever ops run again on the device of their first
+    run."""
     return max(bound(problem).value for bound in (largest_op, spread_residents))
 
 
 def nothing_fits(problem: Problem) -> bool:
-    """Whether the memory bounds prove that no plan keeps the limits in which each op runs once: some op fits on no
-    device that it may use, or all devices together hold less than they must."""
+    """True if the memory bounds prove that no plan keeps the limits in which each op runs once: some op fits on no
+    device that it may use, or all devices together lack memory."""
     total = _total_limit(problem)
     return total is not None and (nothing_fits_with_reruns(problem) or _live_bytes(problem) > total)
 
 
 def nothing_fits_with_reruns(problem: Problem) -> bool:
-    """The same, whatever runs again. What is alive together can be dropped then, and proves nothing."""
+    """True if the same is proven whatever ops run again. Tensors alive together can be dropped then, and prove
+    nothing."""
     total = _total_limit(problem)
     if total is None:
         return False
@@ -74,7 +76,7 @@ def nothing_fits_with_reruns(problem: Problem) -> bool:
 
 
 def _total_limit(problem: Problem) -> int | None:
-    """Of all devices together; None where none has a limit."""
+    """Return the limit of all devices together; None where none has a limit."""
     if all(limit is None for limit in problem.memory_limits_bytes):
         return None
     return sum(QUANTITY_LIMIT if limit is None else limit for limit in problem.memory_limits_bytes)
@@ -95,7 +97,7 @@ def _live_bytes(problem: Problem) -> int:
 
 
 def _held_by_ops(problem: Problem) -> NDArray[np.int64]:
-    """int64 [num scheduled ops]"""
+    """Compute the memory of each op while it runs: int64 [num scheduled ops]."""
     lowered = problem.lowered
     held = lowered.workspace_bytes + _row_sums(lowered.allocated_bytes, lowered.output_begin)
     held = held + _row_sums(_least_input_bytes(problem)[lowered.inputs], lowered.input_begin)
@@ -103,8 +105,8 @@ def _held_by_ops(problem: Problem) -> NDArray[np.int64]:
 
 
 def _least_input_bytes(problem: Problem) -> NDArray[np.int64]:
-    """What an input tensor takes at least beside its reader: the smaller of its memory at home and its copy; nothing
-    for an alias, whose base another input may already count."""
+    """Compute the least memory of an input tensor on its reader's device: the smaller of its memory at home and its
+    copy; nothing for an alias, whose base another input may already count."""
     lowered = problem.lowered
     own = lowered.storage == np.arange(len(lowered.storage))
     least: NDArray[np.int64] = np.where(own, np.minimum(lowered.allocated_bytes, lowered.copy_bytes), 0)

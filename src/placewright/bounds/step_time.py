@@ -1,5 +1,5 @@
-"""Lower bounds on the step time. Every op may take its fastest time on a device that it may use; what is proven for
-these times holds for any placement."""
+"""Lower bounds on the step time. Every op may take its fastest time on any device that it may use; a bound for these
+times holds for any placement."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import placewright._core as _core
 from placewright.bounds.bound import Bound, BoundReason
 from placewright.problem import Problem
 
-#: How many ancestors and descendants of joins `delayed_path` may look at, in each direction: some 20 ms.
+#: The number of ancestors and descendants of joins that `delayed_path` may examine in each direction: about 20 ms.
 _MAX_ANCESTORS = 500_000
-#: How many entries of the table of times are enough to weigh the devices by.
+#: The number of entries of the table of times that suffices to find the weights of the devices.
 _MAX_TIMES = 100_000
 _FORBIDDEN = np.iinfo(np.int64).max
 Number = TypeVar("Number", np.int64, np.float64)
 
 
 def critical_path(problem: Problem) -> Bound:
-    """Longest chain of dependencies, each op at its fastest and transfers free. Control dependencies count only where
-    they delay their successor."""
+    """The longest chain of dependencies, with each op at its fastest and free transfers. Control dependencies count
+    only where they delay their successor."""
     return Bound(_core_bounds(problem)[0], "critical path")
 
 
@@ -42,39 +42,41 @@ def shared_device(problem: Problem) -> Bound:
 
 
 def delayed_path(problem: Problem) -> Bound:
-    """The critical path with, at each op where paths join, what its ancestors need at least, and the same from the end
-    (cpp/core/bounds/heads.cpp). Three arguments, each for any subset A of the ancestors of an op v:
+    """The critical path that also respects, at each op where paths join, the least time that its ancestors need; and
+    the same from the end (cpp/core/bounds/heads.cpp). Three arguments, each for any subset A of the ancestors of an
+    op v:
 
     - All of A's work lies between the earliest start R in A and the start of v, and in a span of t ns the devices do
       at most t of weighted work (`total_work`): v starts at R + work(A) or later (Carlier 1987, for heads).
     - If v starts at T, an ancestor whose result cannot come from another device by T runs on v's device, since on each
-      path from it to v some dependency would join different devices and cost a transfer or a signal. Those that must
-      be there run one after the other: T is at least R plus their times (after Papadimitriou & Yannakakis 1990).
+      path from it to v some dependency would join different devices and cost a transfer or a signal. The ancestors
+      that must be there run one after the other: T is at least R plus their times (after Papadimitriou & Yannakakis
+      1990).
     - If all of A come after an op u, those on another device than u's start later by a transfer, and those on another
-      than v's end earlier by one: spread over devices, A's work has so much less of the time between u and v
+      than v's end earlier by one: spread over devices, A's work loses that much of the time between u and v
       (cpp/core/bounds/fork_join.cpp).
     """
     return Bound(_core_bounds(problem)[1], "critical path with shared work and transfers")
 
 
 def fullest_window(problem: Problem) -> Bound:
-    """Ops that start at R or later and are followed by Q ns or more do all their work between R and the end less Q:
-    the step takes at least R + work + Q, with R and Q from `delayed_path`, for the best of all pairs (R, Q) (Fernandez
-    & Bussell 1973, for ops that lie in the interval whole)."""
+    """The work between two points in time: ops that start at R or later and are followed by Q ns or more do all their
+    work between R and the end minus Q. So the step takes at least R + work + Q, with R and Q from `delayed_path`, for
+    the best of all pairs (R, Q) (Fernandez & Bussell 1973, for ops that lie wholly in the interval)."""
     return Bound(_core_bounds(problem)[2], "work between earliest starts and latest finishes")
 
 
 def launches(problem: Problem) -> Bound:
-    """A host thread launches one step after the other. Of any ops that hosts launch the last waits for the launches of
-    all, then it runs and what must follow it: over k hosts the step takes at least a k-th of the launches, its time and
-    its tail. The other argument is a chain of ops, each of which starts no earlier than its own launch on the device it
-    runs on. The tails are those of `delayed_path`."""
+    """The launches of host threads, which launch one step after the other. Among any ops that hosts launch, the last
+    waits for the launches of all; then it and its successors run. So over k hosts the step takes at least a k-th of the
+    launches, plus its time and its tail. The other argument is a chain of ops, each of which starts no earlier than its
+    own launch on the device it runs on. The tails are those of `delayed_path`."""
     return Bound(_core_bounds(problem)[3], "launches and what follows the last of them")
 
 
 def launches_and_work(problem: Problem) -> Bound:
-    """`total_work` with host threads beside the devices: for weights that sum to 1 over devices and hosts, the sum over
-    groups of min over devices of the weighted time there and the weighted launches."""
+    """Extends `total_work` to host threads: for weights that sum to 1 over devices and hosts, the sum over groups of
+    min over devices of the weighted time there plus the weighted launches."""
     if not problem.core.has_hosts:
         return Bound(0, _DIVIDED_LAUNCHES)
     times, launched, (host, num_hosts) = _group_ns(problem), _group_launches(problem), _hosts(problem)
@@ -85,8 +87,8 @@ def launches_and_work(problem: Problem) -> Bound:
 
 
 def common_divisor_ns(problem: Problem) -> int:
-    """What divides every time that a schedule adds up: of ops, launches and transfers. A step takes a multiple of it;
-    at least 1."""
+    """Return the greatest common divisor of all times that a schedule adds up: of ops, launches and transfers; at least
+    1. A step takes a multiple of it."""
     machine, lowered = problem.machine, problem.lowered
     allowed = _allowed_ns(problem)
     divisor = int(np.gcd.reduce(allowed[allowed != _FORBIDDEN], initial=0))
@@ -114,12 +116,12 @@ _WEIGHTS: WeakKeyDictionary[Problem, tuple[NDArray[np.int64], int]] = WeakKeyDic
 
 
 def _core_bounds(problem: Problem) -> tuple[int, int, int, int]:
-    """Longest path, the same with delays, fullest window, launches."""
+    """Compute the longest path, the same with delays, the fullest window, and launches."""
     known = _FROM_CORE.get(problem)
     if known is None:
         weights, scale = _device_weights(problem)
         work = _work(_allowed_ns(problem), weights)
-        heaviest = max(1, int(weights.max()))  # all are rounded to 0 where times are years
+        heaviest = max(1, int(weights.max()))  # all are rounded to 0 where times are years long
         known = _FROM_CORE[problem] = _core.time_bounds(problem.core, work, scale, heaviest, _MAX_ANCESTORS)
     return known
 
@@ -133,7 +135,7 @@ def _allowed_ns(problem: Problem) -> NDArray[np.int64]:
 
 
 def _group_ns(problem: Problem) -> NDArray[np.int64]:
-    """Summed time of the ops of each group on each device, as `_allowed_ns`; int64 [num groups, num devices]."""
+    """Sum up the time of each group's ops on each device, as `_allowed_ns`; int64 [num groups, num devices]."""
     allowed = _allowed_ns(problem)
     firsts, index = np.unique(problem.groups[0], return_inverse=True)
     sums = np.zeros((len(firsts), allowed.shape[1]), np.int64)
@@ -143,7 +145,7 @@ def _group_ns(problem: Problem) -> NDArray[np.int64]:
 
 
 def _group_launches(problem: Problem) -> NDArray[np.int64]:
-    """Summed launches of the ops of each group on each device, of those a host launches; as `_group_ns`."""
+    """Sum up the launches by hosts of each group's ops on each device; as `_group_ns`."""
     machine, groups = problem.machine, problem.groups[0]
     hosts = zip(machine.devices, machine.hosts, strict=True)
     overhead = np.array([device.launch_overhead_ns if host >= 0 else 0 for device, host in hosts], np.int64)
@@ -155,19 +157,19 @@ def _group_launches(problem: Problem) -> NDArray[np.int64]:
 
 
 def _hosts(problem: Problem) -> tuple[NDArray[np.int64], int]:
-    """Per device the number of its host thread, counted from 0, behind the last for a device without one; and how many
-    there are."""
+    """Return per device the number of its host thread, counted from 0, or one past the last for a device without one;
+    and the number of host threads."""
     known = sorted(set(problem.machine.hosts) - {-1})
     return np.array([known.index(host) if host >= 0 else len(known) for host in problem.machine.hosts]), len(known)
 
 
 def _of_host(weights: NDArray[Number], host: NDArray[np.int64]) -> NDArray[Number]:
-    """Per device the weight of its host, which stands behind those of the devices; 0 where it has none."""
+    """Return per device the weight of its host; 0 where it has none. Weights of hosts follow those of devices."""
     return np.append(weights, weights.dtype.type(0))[len(host) + host]
 
 
 def _work(times: NDArray[np.int64], weights: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Least weighted time of each row over the devices it may use; int64 [num rows]."""
+    """Return the least weighted time of each row over the devices it may use; int64 [num rows]."""
     allowed = times != _FORBIDDEN
     weighted = np.where(allowed, np.where(allowed, times, 0) * weights, _FORBIDDEN)
     least: NDArray[np.int64] = weighted.min(axis=1)
@@ -175,8 +177,8 @@ def _work(times: NDArray[np.int64], weights: NDArray[np.int64]) -> NDArray[np.in
 
 
 def _device_weights(problem: Problem) -> tuple[NDArray[np.int64], int]:
-    """Weights of the devices and what they sum to at most: found in floating point, used as integers. All work, so
-    weighted, stays below 2**62. Equal weights are exact."""
+    """Return weights of the devices and an upper bound on their sum: found in floating point, used as integers. All
+    work, so weighted, stays below 2**62. Equal weights are exact."""
     known = _WEIGHTS.get(problem)
     if known is None:
         times = _group_ns(problem)
@@ -199,8 +201,8 @@ def _integers(
 def _weights(
     times: NDArray[np.int64], launches: NDArray[np.int64], host: NDArray[np.int64], num_hosts: int
 ) -> NDArray[np.float64]:
-    """Weights of the devices and behind them of the hosts (`_hosts`), summing to 1, for which the divided work is
-    largest among 60 trials, each of which gives more weight to those that have more to do (multiplicative updates)."""
+    """Find weights of the devices and, after them, of the hosts (`_hosts`), that sum to 1 and maximize the divided work
+    over 60 trials. Each trial raises the weights of those with more work (multiplicative updates)."""
     every = slice(None, None, 1 + times.size // _MAX_TIMES)
     some, launches = np.where(times[every] == _FORBIDDEN, np.inf, times[every]), launches[every]
     num_devices = len(host)

@@ -14,12 +14,12 @@ from placewright.support.errors import PlacewrightError
 
 
 def main() -> None:
-    """Runs the command in sys.argv and ends the process with its exit code."""
+    """Run the command in sys.argv and end the process with its exit code."""
     try:
-        if callable(signal.getsignal(signal.SIGINT)):  # the one for while this was imported (early_interrupt.py)
+        if callable(signal.getsignal(signal.SIGINT)):  # the handler for the time of imports (early_interrupt.py)
             signal.signal(signal.SIGINT, signal.default_int_handler)
         code = _run_on_streams()
-        # What is left, such as joining threads, is short, and a traceback of it would tell nobody anything.
+        # The rest, such as joining threads, is short, and a traceback of it would help nobody.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -44,12 +44,12 @@ def _run_on_streams() -> int:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit code of one command. Errors in what the user gave become one sentence on stderr and code 2."""
+    """Return the exit code of one command. Errors in the user's input become one sentence on stderr and code 2."""
     try:
         code = _run(arguments)
     except KeyboardInterrupt:
         code = INTERRUPTED
-    # Typer makes an exit of this code of an interrupt within a command, silently.
+    # Typer silently turns an interrupt within a command into an exit with this code.
     if code == INTERRUPTED:
         print("placewright: interrupted", file=sys.stderr)
     return code
@@ -74,7 +74,7 @@ def _run(arguments: Sequence[str]) -> int:
     except Abort as error:
         raise KeyboardInterrupt from error
     except OSError as error:
-        # What went wrong with a file has its name in the error, and is reported by what opened it.
+        # An error about a file names the file, and is reported by the code that opened it.
         if error.filename is not None:
             raise
         complain(f"cannot write to standard output: {error.strerror}")
@@ -86,7 +86,7 @@ def _nowhere() -> TextIO:
 
 
 def _flush_or_discard() -> None:
-    """What stdout cannot take goes nowhere, so that the interpreter does not fail on it once more at exit."""
+    """Discard output that stdout cannot take, so that the interpreter does not fail on it once more at exit."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -1,4 +1,4 @@
-"""The table of commands. What they need is imported when they run, so that --help is quick."""
+"""The table of commands. Their dependencies are imported when they run, so that --help is quick."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from placewright.cli import (
 )
 from placewright.cli.extensions import all_commands
 
-#: By command, what to type and what it does.
+#: For each command, example command lines and their explanations.
 EXAMPLES: Mapping[str, Mapping[str, str]] = {
     "plan": {
         "placewright plan example:inception-v3 -d 2xp100 --report report.html": "step time on two P100",
@@ -66,12 +66,12 @@ EXAMPLES: Mapping[str, Mapping[str, str]] = {
 
 
 def add_examples(commands: typer.Typer, examples: Mapping[str, Mapping[str, str]], group: str = "") -> None:
-    """Gives the commands of `commands` and of its groups their examples as the end of their help."""
+    """Append examples to the help of the commands of `commands` and of its groups."""
     for command in commands.registered_commands:
         name = f"{group}{command.name or getattr(command.callback, '__name__', '')}"
         if name in examples:
             lines = [f"  # {what}\n  {line}" for line, what in examples[name].items()]
-            # The mark keeps lines as they are.
+            # The mark preserves the line breaks.
             command.epilog = "\b\nExamples:\n" + "\n".join(lines)
     for inner in commands.registered_groups:
         assert inner.typer_instance is not None
@@ -123,13 +123,13 @@ _OWN = {command.name for command in app.registered_commands} | {group.name for g
 
 
 def app_for(arguments: Sequence[str]) -> typer.Typer:
-    """The table of commands, with those of extensions unless the arguments name one of placewright's own."""
+    """Return the table of commands, with those of extensions unless the arguments name one of placewright's own."""
     return app if arguments and arguments[0] in _OWN else whole_app()
 
 
 @cache
 def whole_app() -> typer.Typer:
-    """With the commands of all extensions."""
+    """Return the table with the commands of all extensions."""
     for commands in all_commands():
         commands.add_to(app)
         add_examples(app, commands.examples)

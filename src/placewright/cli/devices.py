@@ -1,4 +1,4 @@
-"""`placewright devices`: the machines there are names for."""
+"""`placewright devices`: the machines that have names."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def list_devices(as_json: Json = False) -> int:
 
 
 def _facts() -> dict[str, Any]:
-    """What `schemas.KnownDevices` describes."""
+    """Return the facts that `schemas.KnownDevices` describes."""
     from placewright.machines import list_links, list_presets
 
     devices = [
@@ -121,7 +121,7 @@ def _write(machine: Machine, output: Path, source: str | None) -> None:
 
 
 def _link_rows(machine: Machine) -> list[list[str]]:
-    """One row per sort of link: which pairs have it, its bandwidth and latency."""
+    """Build one row per sort of link: its pairs of devices, bandwidth and latency."""
 
     pairs: dict[tuple[float | None, int], list[str]] = {}
     for source, row in enumerate(machine.links):
@@ -140,7 +140,7 @@ def _link_rows(machine: Machine) -> list[list[str]]:
 
 
 def _rates(device: Device) -> list[str]:
-    """Memory, bandwidth, rates in float32 and bfloat16 and the highest of any dtype."""
+    """List memory, bandwidth, rates in float32 and bfloat16 and the highest rate of any dtype."""
     from placewright.support.quantities import format_count
 
     peaks = device.peak_flops_per_s
@@ -155,7 +155,7 @@ def _rates(device: Device) -> list[str]:
 
 
 def _bandwidth(bytes_per_s: float | None) -> str:
-    """Bandwidths are quoted in powers of 1000."""
+    """Format a bandwidth in powers of 1000, as is customary."""
     from placewright.support.quantities import format_count
 
     return "infinite" if bytes_per_s is None else format_count(round(bytes_per_s), "B/s")

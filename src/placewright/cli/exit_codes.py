@@ -1,4 +1,4 @@
-"""Exit codes of the commands, which are part of the interface, and the sentence on stderr that goes with one."""
+"""Exit codes of the commands, which are part of the interface, and the error sentence on stderr."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LIST = re.compile(r"[^\s,;()][^,;()]*(?:, [^,;()]+){4,}")
 
 
 def complain(sentence: str) -> None:
-    """One line on stderr; in a long one lists are cut to their first members."""
+    """Print one line on stderr; in a long one, lists are cut to their first members."""
     from placewright.support.errors import printable
 
     text = printable(sentence)

@@ -1,5 +1,5 @@
-"""What extensions add to the command line: the laboratory `train`, `dataset`, `bench`, `policies`, `map`, and maps to
-what other commands read."""
+"""Extensions of the command line: commands such as the laboratory's `train`, `dataset`, `bench`, `policies` and `map`,
+and files, such as memory maps, that other commands read."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ ENTRY_POINTS = "placewright.commands"
 
 @dataclass(frozen=True, kw_only=True)
 class FileKind:
-    """A kind of file that commands take where they take plans: each is given the file.
+    """A kind of file that commands accept instead of plans; each function gets the file.
 
-    name: as the file says it (`kind_in`). check: also the model and its
-    open dimensions. targets: by name, the content of an export.
+    name: the name in the file (`kind_in`). check: also gets the model and its open dimensions. targets: functions that
+    return the content of an export, by the name of the target.
     """
 
     name: str
@@ -42,15 +42,18 @@ class FileKind:
 
     @property
     def title(self) -> str:
-        """What sentences call it."""
+        """The name of the kind in sentences."""
         return self.name.replace("-", " ")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Commands:
-    """add_to: puts them into the table of commands. examples: of each, what to type and what it does. types: what each
-    prints with --json, by command, of placewright's own beside what those print of plans. kinds: of files that those
-    take. Both are made when asked for."""
+    """The commands of an extension.
+
+    add_to: adds them to the table of commands. examples: for each command, example command lines and their
+    explanations. types: by command, the type of its --json output; for placewright's own commands, the types of further
+    outputs. kinds: kinds of files that these accept. types and kinds are functions, called only when needed.
+    """
 
     add_to: Callable[[typer.Typer], None]
     examples: Mapping[str, Mapping[str, str]]
@@ -59,7 +62,8 @@ class Commands:
 
 
 def all_commands() -> Iterator[Commands]:
-    """Those of all extensions. One that cannot be imported, or is none, is named on stderr: no other needs it."""
+    """Yield the commands of all extensions. An extension that cannot be imported, or is not a `Commands`, is named on
+    stderr: the others work without it."""
     for entry in entry_points(group=ENTRY_POINTS):
         label = f"entry point '{entry.name}' ({entry.value})"
         try:
@@ -74,13 +78,13 @@ def all_commands() -> Iterator[Commands]:
 
 
 def types() -> Iterator[tuple[str, Any]]:
-    """By command what extensions print with --json, as types that JSON Schemas are made of."""
+    """Yield pairs of command and the type of an extension's --json output, from which JSON Schemas are made."""
     for commands in all_commands():
         yield from commands.types().items()
 
 
 def kind_of(path: Path) -> FileKind | None:
-    """None for a plan, and for a file of no kind that is known. Raises InputError when the file cannot be read."""
+    """Find the kind of a file; None for a plan or an unknown kind. Raises InputError when the file cannot be read."""
     from placewright.importers.json_graph import unpack
     from placewright.support.files import read_bytes
     from placewright.support.records import kind_in

@@ -1,4 +1,4 @@
-"""`placewright fit`: how to train within the memory of a device, and memory limit against step time."""
+"""`placewright fit`: ways to train within the memory of a device, and memory limit against step time."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def fit(
 
 
 def _check_absent(options: Mapping[str, Any], purpose: str) -> None:
-    """Raises InputError for an option that would do nothing."""
+    """Raise InputError for an option that would do nothing."""
     for option, value in options.items():
         if value is not None:
             raise InputError(f"{option} is for {purpose}")

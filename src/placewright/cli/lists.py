@@ -1,4 +1,4 @@
-"""What there is to choose from: `placewright examples`, `solvers` and `schema`."""
+"""Lists of the available choices: `placewright examples`, `solvers` and `schema`."""
 
 from __future__ import annotations
 

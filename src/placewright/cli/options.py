@@ -1,4 +1,4 @@
-"""Options that several commands share, and the reading of those that are small languages of their own."""
+"""Options that several commands share, and parsers for their values."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 
 
 def parse_objective(text: str) -> Objective:
-    """Raises InputError, with the nearest objective, for one that is none."""
+    """Check an objective. Raises InputError, with the nearest known one, if it is unknown."""
     return cast(Objective, _known("objective", text, get_args(Objective)))
 
 
 def parse_control(text: str) -> ControlMode:
-    """Raises InputError for what is no reading of control dependencies (docs/semantics.md)."""
+    """Check the meaning of control dependencies (docs/semantics.md). Raises InputError for an unknown one."""
     return cast(ControlMode, _known("control", text, get_args(ControlMode)))
 
 
@@ -73,7 +73,8 @@ def _known(what: str, text: str, known: Sequence[str]) -> str:
 
 
 def parse_dims(texts: Sequence[str] | None) -> dict[str, int]:
-    """Sizes by dimension of "batch=8". Raises InputError for one that is no whole number from 1, or given twice."""
+    """Parse "batch=8" to sizes by dimension. Raises InputError for a size that is no whole number from 1, or given
+    twice."""
     dims: dict[str, int] = {}
     for text in texts or ():
         name, _, size = text.rpartition("=")
@@ -86,7 +87,8 @@ def parse_dims(texts: Sequence[str] | None) -> dict[str, int]:
 
 
 def parse_rules(option: str, texts: Sequence[str] | None) -> dict[str, str]:
-    """Device by pattern of "layers.0.*=gpu0"."""
+    """Parse "layers.0.*=gpu0" to devices by pattern. Raises InputError for other text, and for two devices of one
+    pattern."""
     rules: dict[str, str] = {}
     for text in texts or ():
         pattern, _, device = text.rpartition("=")
@@ -99,7 +101,7 @@ def parse_rules(option: str, texts: Sequence[str] | None) -> dict[str, str]:
 
 
 def parse_forbids(texts: Sequence[str] | None) -> dict[str, list[str]]:
-    """Devices by pattern of "layers.0.*=gpu0,gpu1"; a pattern that is given again gets more of them."""
+    """Parse "layers.0.*=gpu0,gpu1" to lists of devices by pattern; a repeated pattern gets more devices."""
     rules: dict[str, list[str]] = {}
     for text in texts or ():
         pattern, _, devices = text.rpartition("=")
@@ -113,7 +115,7 @@ def parse_forbids(texts: Sequence[str] | None) -> dict[str, list[str]]:
 
 
 def parse_groups(texts: Sequence[str] | None) -> list[list[str]]:
-    """Groups of patterns of "A,B"."""
+    """Parse "A,B" to groups of patterns."""
     groups = [[pattern.strip() for pattern in text.split(",")] for text in texts or ()]
     for text, group in zip(texts or (), groups, strict=True):
         if len(group) < 2 or not all(group):
@@ -122,7 +124,7 @@ def parse_groups(texts: Sequence[str] | None) -> list[list[str]]:
 
 
 def parse_settings(texts: Sequence[str] | None) -> dict[str, Any]:
-    """JSON values by name of "batch=20"; what is no JSON is text."""
+    """Parse "batch=20" to JSON values by name; a value that is no JSON is text."""
     settings: dict[str, Any] = {}
     for text in texts or ():
         name, equals, written = text.partition("=")

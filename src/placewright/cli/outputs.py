@@ -1,4 +1,4 @@
-"""Files a command is asked to write: refused before the work starts if they cannot be written."""
+"""Checks of the output files of a command before its work starts."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from placewright.support.files import read_bytes
 
 
 def check_outputs(outputs: Mapping[str, Path | None], inputs: Sequence[str | Path | None] = ()) -> None:
-    """Raises InputError when an output cannot be written, or is an input or another output too.
+    """Raise InputError when an output cannot be written, or is also an input or another output.
 
-    outputs: by option ("--report"). The folder is tried by making a file in it that has no name.
+    outputs: by option ("--report"). The folder is tried by creating an unnamed file in it.
     """
     given = {option: path for option, path in outputs.items() if path is not None}
     for path in given.values():
@@ -31,7 +31,7 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Sequence[str | Pat
 
 
 def _weights_beside(model: Path) -> list[Path]:
-    """The files in which an ONNX model has its weights; none of what is no such model."""
+    """List the external weight files of an ONNX model; none for other files."""
     if model.suffix != ".onnx":
         return []
     from placewright.importers.onnx.model import read_model
@@ -40,7 +40,7 @@ def _weights_beside(model: Path) -> list[Path]:
     try:
         weights = external_weights(read_model(read_bytes(model), model.name).graph)
     except (InputError, MissingExtraError):
-        return []  # Whoever reads it for the command says what is wrong with it.
+        return []  # The code that reads it for the command reports the error.
     return [model.parent / entry.value for each in weights for entry in each.external_data if entry.key == "location"]
 
 
@@ -56,8 +56,8 @@ def _check_writable(path: Path) -> None:
 
 
 def _present_problem(path: Path) -> str:
-    """What keeps from replacing what stands at `path` now; empty when nothing does. Raises OSError for a name that
-    cannot be looked up."""
+    """Say why the present file at `path` cannot be replaced; empty when it can. Raises OSError for a name that cannot
+    be looked up."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""`placewright plan`: the main job."""
+"""`placewright plan`: the main command."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def plan(
 
 
 def _write(plan: Plan, output: Path | None, report: Path | None, trace: Path | None) -> dict[str, str]:
-    """Writes what was asked for; what each path holds, by path."""
+    """Write the requested files; return the kind of content by path."""
     import placewright
     from placewright.terminal.plan_table import written_words
 

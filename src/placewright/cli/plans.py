@@ -85,11 +85,11 @@ def diff(
 
 
 class ExportCommand(TyperCommand):
-    """The command `export`. Its help lists the table of targets, which is read for this command alone: with it comes
-    all that writes them."""
+    """The command `export`. Its help lists the export targets, whose import loads all exporters, so it is delayed until
+    this command is used."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Arguments and options, as Typer asks for them when it reads a command and when it prints help."""
+        """Return arguments and options, which Typer asks for when it reads a command and when it prints help."""
         from placewright.export import TARGETS
 
         parameters: list[Any] = super().get_params(ctx)

@@ -1,4 +1,4 @@
-"""Results on stdout: tables where people read, JSON where programs do."""
+"""Results on stdout: tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _quiet = False
 
 
 def be_quiet(wanted: bool) -> bool:
-    """From now on results and progress are not printed, or they are."""
+    """Switch the printing of results and progress off or on."""
     global _quiet
     _quiet = wanted
     return wanted
 
 
 def is_watched() -> bool:
-    """Whether progress is to be shown: on a terminal, unless --quiet was given."""
+    """True if progress is to be shown: on a terminal, unless --quiet was given."""
     return sys.stderr.isatty() and not _quiet
 
 
@@ -34,25 +34,25 @@ def is_quiet() -> bool:
 
 
 def emit(text: str) -> None:
-    """Prints a result, whole: what stdout cannot take raises OSError here and not when the process ends."""
+    """Print a result and flush it: if stdout cannot take it, OSError is raised here and not when the process ends."""
     if not _quiet:
         print(text, flush=True)
 
 
 def print_parts(*parts: RenderableType | None) -> None:
-    """Prints tables and lines, leaving out what is None."""
+    """Print tables and lines, without parts that are None."""
     from placewright.terminal.tables import drawn
 
     terminal = sys.stdout.isatty()
-    # Outside of a terminal nothing is cut: what reads it has no edge.
+    # Nothing is cut when the output is not a terminal, since its reader has no limited width.
     roomy = not terminal and not os.environ.get("COLUMNS", "").isdecimal()
-    # https://no-color.org: no codes at all, not even bold ones.
+    # https://no-color.org: no escape codes at all, not even bold.
     styled = False if os.environ.get("NO_COLOR") else terminal or None
     emit(drawn(parts, styled=styled, roomy=roomy))
 
 
 def print_found(facts: Any, parts: Iterable[RenderableType | None], as_json: bool) -> None:
-    """Prints a record of facts as JSON, or the tables of them."""
+    """Print a record of facts as JSON, or as tables."""
     if as_json:
         print_json(facts if isinstance(facts, dict) else asdict(facts))
     else:
@@ -60,5 +60,5 @@ def print_found(facts: Any, parts: Iterable[RenderableType | None], as_json: boo
 
 
 def print_json(value: dict[str, Any]) -> None:
-    """One JSON object on stdout and nothing else."""
+    """Print one JSON object on stdout and nothing else."""
     emit(json.dumps(value, indent=2, allow_nan=False))

@@ -1,4 +1,4 @@
-"""What a long command reports on stderr: only where someone watches."""
+"""Progress of a long command on stderr, shown only on a terminal."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from placewright.search.run.budget import OnProgress, Progress
 from placewright.support.errors import printable
 from placewright.support.quantities import format_bytes
 
-#: Called with what is being done now.
+#: Shows the current activity.
 Show = Callable[[str], None]
 
 
 @contextmanager
 def staged() -> Iterator[Show]:
-    """A line on stderr that says what is being done and is wiped at its end; nothing when stderr is no terminal."""
+    """Show a line on stderr with the current activity, and wipe it at the end; nothing when stderr is no terminal."""
     if not is_watched():
         yield lambda stage: None
         return
@@ -30,9 +30,9 @@ def staged() -> Iterator[Show]:
 
 @contextmanager
 def watched(model: str, words: Callable[[int], str]) -> Iterator[OnProgress | None]:
-    """A line on stderr that follows the search and is wiped at its end; None when stderr is no terminal.
+    """Show a line on stderr that follows the search, and wipe it at the end; yield None when stderr is no terminal.
 
-    words: the best so far as text.
+    words: formats the best value so far.
     """
     with staged() as show:
         show(f"reading {model}")
@@ -40,13 +40,14 @@ def watched(model: str, words: Callable[[int], str]) -> Iterator[OnProgress | No
 
 
 def following(show: Show, words: Callable[[int], str]) -> OnProgress | None:
-    """Shows how a search gets on; None when stderr is no terminal. words: the best so far as text."""
+    """Return a callback that shows the progress of a search; None when stderr is no terminal. words: formats the best
+    value so far."""
     return (lambda progress: show(progress_line(progress, words))) if is_watched() else None
 
 
 def announce_effort(solver: str, time_limit: str | None) -> None:
-    """Says on stderr that a solver will take long where nothing limits its time, and what can be done. Raises
-    InputError where there is no such solver."""
+    """Announce on stderr that a solver takes long unless its time is limited, and what can be done. Raises InputError
+    for an unknown solver."""
     from placewright.methods.table import METHODS, find_method
 
     find_method(solver)
@@ -60,7 +61,7 @@ def announce_effort(solver: str, time_limit: str | None) -> None:
 
 
 def progress_line(progress: Progress, words: Callable[[int], str]) -> str:
-    """Method, evaluations, rate and best so far: "brkga: 3,200 evaluations, 8,123/s, best 12.3 ms"."""
+    """Format method, evaluations, rate and best value so far: "brkga: 3,200 evaluations, 8,123/s, best 12.3 ms"."""
     rate = progress.evaluations / progress.seconds if progress.seconds > 0 else 0
     over = progress.bytes_over_limit
     excess = f", {format_bytes(over)} over the memory limit" if over else ""

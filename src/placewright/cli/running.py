@@ -1,4 +1,4 @@
-"""Commands that run models here: run and profile."""
+"""Commands that run models on this host: run and profile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each command prints with --json, as types that JSON Schemas are made of."""
+"""The types of each command's --json output, from which JSON Schemas are made."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ExampleFacts:
     num_scheduled_ops
         Ops that are not views.
     description
-        What it is.
+        Description of the network.
     inputs
         Dtype and shape of each.
     """
@@ -46,7 +46,7 @@ class ExampleFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examples:
-    """What `examples --json` prints.
+    """The output of `examples --json`.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Examples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solvers:
-    """What `solvers --json` prints.
+    """The output of `solvers --json`.
 
     Attributes
     ----------
@@ -83,13 +83,13 @@ class KnownDevice:
     Attributes
     ----------
     name
-        What --devices takes.
+        Its name for --devices.
     memory_bytes, memory_bandwidth_bytes_per_s
         Null for no limit.
     peak_flops_per_s
         By dtype; "default" holds for the others.
     link
-        The one that joins two of them unless another is named; null for none.
+        Name of the default link between two of them; null for none.
     """
 
     name: str
@@ -106,13 +106,13 @@ class KnownLink:
     Attributes
     ----------
     name
-        What --devices takes behind a slash.
+        Its name for --devices, after a slash.
     bandwidth_bytes_per_s
         Null for infinite.
     latency_ns
-        What a transfer of no bytes takes.
+        Time of a transfer of no bytes.
     description
-        What it is.
+        Description of the link.
     """
 
     name: str
@@ -123,7 +123,7 @@ class KnownLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownDevices:
-    """What `devices list --json` prints.
+    """The output of `devices list --json`.
 
     Attributes
     ----------
@@ -140,7 +140,7 @@ class KnownDevices:
     links: tuple[KnownLink, ...]
 
 
-#: By command; "explain --op" has a shape of its own, and a command of a group its group before it.
+#: By command; "explain --op" has a type of its own, and the name of a subcommand follows that of its group.
 TYPES: Mapping[str, Any] = {
     "plan": PlanSummary,
     "fit": Frontier | Alternatives,
@@ -159,7 +159,8 @@ TYPES: Mapping[str, Any] = {
 
 
 def all_types() -> dict[str, Any]:
-    """Those of extensions too, some of which print of other files what placewright's own commands print of plans."""
+    """Return all types, those of extensions included; some of these add outputs, for other files, to placewright's own
+    commands."""
     types = dict(TYPES)
     for command, kind in extensions.types():
         types[command] = types[command] | kind if command in types else kind
@@ -167,7 +168,7 @@ def all_types() -> dict[str, Any]:
 
 
 def schema_of(command: str) -> dict[str, Any]:
-    """The JSON Schema (2020-12). Raises InputError for a command without --json."""
+    """Build the JSON Schema (2020-12). Raises InputError for a command without --json."""
     from pydantic import TypeAdapter
 
     types = all_types()
@@ -180,7 +181,7 @@ _SECTION = "\n\nAttributes\n----------\n"
 
 
 def with_key_descriptions(schema: dict[str, Any]) -> dict[str, Any]:
-    """The same JSON Schema, whose properties have the descriptions that stood in those of their objects."""
+    """Move the descriptions of properties from their objects' descriptions to the properties."""
     for record in (schema, *schema.get("$defs", {}).values()):
         summary, section, attributes = record.get("description", "").partition(_SECTION)
         if section:
@@ -191,6 +192,6 @@ def with_key_descriptions(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _explained(attributes: str) -> Iterator[tuple[str, str]]:
-    """Each name and its meaning, from lines like "a, b" with indented text below."""
+    """Yield each name and its meaning, from lines like "a, b" with indented text below."""
     for names, text in re.findall(r"^(\S.*)\n((?:[ ]+.*(?:\n|\Z))+)", attributes, re.MULTILINE):
         yield from ((name, " ".join(text.split())) for name in names.split(", "))

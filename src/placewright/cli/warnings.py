@@ -1,4 +1,4 @@
-"""What the library logs, as lines on stderr."""
+"""Warnings that the library logs, as lines on stderr."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Handler(logging.Handler):
 
 @contextmanager
 def shown_warnings() -> Iterator[None]:
-    """Warnings of the library go to stderr while this lasts."""
+    """Print the library's warnings on stderr within this context."""
     logger, handler = logging.getLogger("placewright"), _Handler()
     logger.addHandler(handler)
     try:

@@ -1,4 +1,4 @@
-"""What every op costs on every device."""
+"""Cost model: the time of every op on every device."""
 
 from placewright.costs.estimate import Costs, TimeOrigin, count_sources, estimate_costs
 

@@ -1,7 +1,7 @@
-"""How long every op takes on every device: stated times, a roofline over FLOPs and bytes, measured overrides.
+"""Times of all ops on all devices: stated times, a roofline over FLOPs and bytes, measured overrides.
 
-The roofline: Williams, Waterman, Patterson, "Roofline: an insightful visual performance model", CACM 2009; with the
-gap between kernels added to it, and the launch overhead where the device launches its own work.
+The roofline: Williams, Waterman, Patterson, "Roofline: an insightful visual performance model", CACM 2009; with the gap
+between kernels added to it, and the launch overhead where the device launches its own work.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from placewright.support.garbage import collection_paused
 from placewright.support.quantities import QUANTITY_LIMIT
 
 _FREE_KINDS = ("view", "input")
-#: Division and multiplication of float64 leave a relative error near 1e-16; less than this is not another nanosecond.
+#: Float64 division and multiplication have a relative error near 1e-16; less than this is not another nanosecond.
 _ROUNDING_NS = 1e-6
-#: Stands for the time of an op on a device that has no rate for it, until a measured time replaces it.
+#: The time of an op on a device that has no rate for it, until a measured time replaces it.
 _UNKNOWN = -1
 
 
 class TimeOrigin(IntEnum):
-    """Where the time of an op on a device comes from. NONE: it takes none, as views and graph inputs do."""
+    """The source of an op's time on a device. NONE: it takes no time, as views and graph inputs do."""
 
     NONE = 0
     STATED = 1
@@ -42,18 +42,18 @@ class TimeOrigin(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSources:
-    """Where the times of the ops come from, each on its device. Views and graph inputs are not counted.
+    """Number of ops by the source of their time, each on its device. Views and graph inputs are not counted.
 
     Attributes
     ----------
     stated
-        How many times the graph states.
+        Number of times that the graph states.
     measured
-        How many were measured.
+        Number of measured times.
     roofline
-        How many the cost model made of FLOPs and bytes.
+        Number of times that the cost model derived from FLOPs and bytes.
     guessed
-        How many it made of bytes alone, since the FLOPs are unknown.
+        Number of times that it derived from bytes alone, since the FLOPs are unknown.
     """
 
     stated: int
@@ -64,14 +64,13 @@ class TimeSources:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Costs:
-    """What each op costs.
+    """The costs of all ops.
 
-    time_ns: int64 [num_ops, num_devices], on the device; what a host thread spends on launching stands beside it.
-    flops, bytes_moved: int64 [num_ops].
-    origin: int8 [num_ops, num_devices], a TimeOrigin each.
-    without_formula: names of ops whose time is a guess: no formula for their kind, or attributes, shapes or dtypes are
-        absent. What is known of their work, at least the bytes they move, and the gap between kernels count.
-    measured: names of ops whose time on some device comes from the file of measured times.
+    time_ns: int64 [num_ops, num_devices], on the device; launches by a host thread are not included. flops,
+    bytes_moved: int64 [num_ops]. origin: int8 [num_ops, num_devices], a TimeOrigin each. without_formula: names of ops
+    whose time is a guess: no formula for their kind, or attributes, shapes or dtypes are absent. The known part of
+    their work counts, at least the bytes that they move, and so does the gap between kernels. measured: names of ops
+    whose time on some device comes from the file of measured times.
     """
 
     time_ns: NDArray[np.int64]
@@ -83,7 +82,7 @@ class Costs:
 
 
 def count_sources(origins: NDArray[np.int8]) -> TimeSources:
-    """How many times are from where. origins: a TimeOrigin each, in any shape."""
+    """Count times by their source. origins: a TimeOrigin each, in any shape."""
     counts = np.bincount(origins.ravel(), minlength=len(TimeOrigin)).tolist()
     return TimeSources(
         stated=counts[TimeOrigin.STATED],
@@ -95,7 +94,7 @@ def count_sources(origins: NDArray[np.int8]) -> TimeSources:
 
 @dataclass(frozen=True, kw_only=True)
 class _Work:
-    """One op's work, the same on every device. guessed: something its formula needs is absent."""
+    """The work of one op, the same on every device. guessed: True if something that its formula needs is absent."""
 
     flops: int
     bytes_moved: int
@@ -104,7 +103,7 @@ class _Work:
 
 
 def estimate_costs(graph: Graph, machine: Machine, measured: Path | None = None) -> Costs:
-    """The costs of every op on every device of the machine; docs/machines.md states the rules.
+    """Estimate the costs of every op on every device of the machine; docs/machines.md states the rules.
 
     measured: a CSV of measured times, see `apply_measured`.
     Raises InputError when an op has no time and a device no rates, when a number overflows, or when the file of
@@ -136,7 +135,7 @@ def estimate_costs(graph: Graph, machine: Machine, measured: Path | None = None)
 
 
 def _origins(graph: Graph, works: list[_Work]) -> NDArray[np.int8]:
-    """Per op the TimeOrigin of its time on a device where none is measured."""
+    """Return per op the TimeOrigin of its time on a device without a measurement."""
 
     def origin(op: Op, work: _Work) -> TimeOrigin:
         if op.kind == "view":
@@ -152,7 +151,7 @@ def _origins(graph: Graph, works: list[_Work]) -> NDArray[np.int8]:
 
 @collection_paused()
 def _works(graph: Graph) -> list[_Work]:
-    """The work of every op; of ops that differ in names only, as those of repeated layers, found once."""
+    """Compute the work of every op, once for ops that differ only in names, as those of repeated layers do."""
     looks: dict[tuple[object, ...], int] = {}
     look_of = [looks.setdefault((t.size_bytes, t.shape, t.dtype), len(looks)) for t in graph.tensors]
     known: dict[tuple[object, ...], _Work] = {}
@@ -187,7 +186,7 @@ def _work(op: Op, graph: Graph) -> _Work:
 def _roofline_ns(
     flops: NDArray[np.int64], bytes_moved: NDArray[np.int64], dtypes: list[str | None], machine: Machine
 ) -> NDArray[np.int64]:
-    """Compute max(compute, memory), rounded up, + what the device spends beside.
+    """Compute max(compute, memory), rounded up, plus the device's fixed time per op.
 
     It is int64 [num_ops, num_devices], _UNKNOWN without a rate.
     """
@@ -221,17 +220,17 @@ def _check_times(graph: Graph, machine: Machine, time_ns: NDArray[np.int64]) -> 
 
 
 _FLOATING = ("float", "bfloat", "complex")
-#: cuDNN runs these on tensor cores in TF32 by default when their data is float32; matrix products it does not.
+#: cuDNN runs these on tensor cores in TF32 by default when their data is float32; matrix products do not use TF32.
 _CUDNN_KINDS = frozenset({"conv", "conv_backward", "rnn", "rnn_backward"})
 _INTEGER_MATRIX_KINDS = frozenset({"matmul", "conv"})
 
 
 def compute_dtype(op: Op, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str | None:
-    """The key of `Device.peak_flops_per_s` for the op; None when no tensor states a dtype.
+    """Find the key of `Device.peak_flops_per_s` for the op; None when no tensor states a dtype.
 
-    It is what a fusion, a loop or a choice states of what is inside; else the dtype of the first floating input, or
-    else output, or else of whatever is there: integers count as the device's default. A matrix product or convolution
-    whose first input is of 8 bits computes in int8.
+    It is the dtype that a fusion, a loop or a conditional states for its body; else the dtype of the first floating
+    input, or else output, or else of any tensor: integers count as the device's default. A matrix product or
+    convolution whose first input has 8 bits computes in int8.
     """
     if "compute_dtype" in op.attributes:
         return _stated_dtype(op)
@@ -255,9 +254,9 @@ def _stated_dtype(op: Op) -> str:
 
 
 def dearest_dtype(flops_by_dtype: Mapping[str | None, int], tensors: Iterable[Tensor]) -> dict[str, str]:
-    """The attribute that states in which dtype most of the FLOPs of a body are computed.
+    """Return the attribute that states the dtype in which most FLOPs of a body are computed.
 
-    Without FLOPs there is none, and none where it is the one floating dtype of the body's tensors, as anyone can see.
+    Empty without FLOPs, and if the body's tensors have no other floating dtype, which makes it evident.
     """
     dearest = max(flops_by_dtype, key=lambda dtype: flops_by_dtype[dtype], default=None)
     if dearest is None or not flops_by_dtype[dearest]:
@@ -267,7 +266,7 @@ def dearest_dtype(flops_by_dtype: Mapping[str | None, int], tensors: Iterable[Te
 
 
 def peak_flops_per_s(device: Device, dtype: str | None) -> float | None:
-    """The device's peak for the dtype; "default" for those it does not list; None for a device that lists neither.
+    """Return the device's peak for the dtype; "default" for those it does not list; None if it lists neither.
 
     tfloat32 is only an option for float32 data, so a device without it uses its float32 rate.
     """

@@ -1,7 +1,7 @@
 """Floating-point operations of one op, by kind. A multiply-add counts as two.
 
-Weights for operations that are not one instruction are stated where they are used; such ops are bound by memory on all
-devices of the presets, so their weights only matter on unusual ones.
+Operations that are not a single instruction are weighted; the weights are stated where they are used. Such ops are
+bound by memory on all devices of the presets, so their weights only matter on unusual devices.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ class NoFormulaError(Exception):
 
 
 def count_flops(op: Op, inputs: Tensors, outputs: Tensors) -> int:
-    """Operations of the op on these tensors; those it states, as a fusion or a loop does, instead of its formula's.
+    """Count the operations of the op on these tensors. A count that the op states, as a fusion or a loop does, replaces
+    its formula's.
 
-    Raises NoFormulaError when they cannot be told, InputError when an attribute is not what its kind promises.
+    Raises NoFormulaError when they cannot be counted, InputError when an attribute is not as its kind demands.
     """
     if "flops" in op.attributes:
         return _whole(op, "flops")
@@ -63,7 +64,7 @@ def _matmul(op: Op, inputs: Tensors, outputs: Tensors) -> int:
 
 
 def _matmul_by_shapes(inputs: Tensors, outputs: Tensors) -> int:
-    """Only where there is no doubt which two inputs are multiplied and over which axis."""
+    """Count by shapes, only where it is clear which two inputs are multiplied and over which axis."""
     if len(inputs) != 2 or len(outputs) != 1:
         raise NoFormulaError
     left, right = (_shape(tensor) for tensor in inputs)
@@ -110,7 +111,7 @@ def _products_per_element(op: Op, inputs: Tensors) -> int:
 
 
 def _input_of_transposed(op: Op, inputs: Tensors, outputs: Tensors) -> int:
-    """Elements of the forward input, which stands among the inputs, or else as its gradient among the outputs."""
+    """Count the elements of the forward input, which is among the inputs, or else as its gradient among the outputs."""
     gradient, channels = _shape(inputs[0]), _whole(op, "in_channels")
     for tensor in [*inputs[1:], *outputs]:
         shape = _shape(tensor)
@@ -163,7 +164,7 @@ def _normalization(op: Op, inputs: Tensors, outputs: Tensors) -> int:
 
 
 def _pooling(op: Op, inputs: Tensors, outputs: Tensors) -> int:
-    """Each element of the result looks at its window; a global pooling looks at every input once."""
+    """Each element of the result reads its window; a global pooling reads every input once."""
     _need(inputs, 1)
     _need(outputs, 1)
     if op.attributes.get("global") or "kernel" not in op.attributes:
@@ -172,7 +173,7 @@ def _pooling(op: Op, inputs: Tensors, outputs: Tensors) -> int:
 
 
 def _per_input(weight: int) -> Formula:
-    """A formula of so many FLOPs for each element of the first input."""
+    """Return a formula of `weight` FLOPs per element of the first input."""
 
     def formula(op: Op, inputs: Tensors, outputs: Tensors) -> int:
         _need(inputs, 1)
@@ -200,7 +201,7 @@ def _elementwise(op: Op, inputs: Tensors, outputs: Tensors) -> int:
 
 
 def _sort(op: Op, inputs: Tensors, outputs: Tensors) -> int:
-    """log2(n) comparisons per element, n the elements along the axes that are sorted; the last one by default."""
+    """log2(n) comparisons per element, n the number of elements along the sorted axes, by default the last."""
     _need(inputs, 1)
     shape = _shape(inputs[0])
     axes = _wholes(op, "axes") if "axes" in op.attributes else range(len(shape))[-1:]
@@ -270,7 +271,7 @@ def _numel(tensor: Tensor) -> int:
 
 
 def _whole(op: Op, name: str) -> int:
-    """An attribute that must be a whole number, not negative."""
+    """Read an attribute that must be a whole number, not negative."""
     value = op.attributes.get(name)
     if value is None:
         raise NoFormulaError
@@ -282,7 +283,7 @@ def _whole(op: Op, name: str) -> int:
 
 
 def _wholes(op: Op, name: str) -> list[int]:
-    """An attribute that must be a list of whole numbers, none negative."""
+    """Read an attribute that must be a list of whole numbers, none negative."""
     values = op.attributes[name]
     if not isinstance(values, list | tuple) or any(type(value) is not int or value < 0 for value in values):
         label = f"op '{shown(op.name)}' has {name} = {shown(repr(values))}"

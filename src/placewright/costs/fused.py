@@ -1,4 +1,4 @@
-"""A clock for compilers that fuse: ops that go into the kernels of what reads them take next to nothing."""
+"""Times for compilers that fuse: ops that are fused into the kernels of their readers take almost no time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from placewright.costs.traffic import count_bytes
 from placewright.graph import Graph, Op
 from placewright.machine import Machine
 
-#: What Inductor computes where it is read.
+#: Kinds of ops that Inductor computes in their readers.
 _FUSED = frozenset({"elementwise", "fill", "copy", "random"})
 
 
 def with_fused_times(graph: Graph, machine: Machine, share: float) -> Graph:
-    """The graph with times for a machine of one device: those of the cost model, but of ops that a compiler fuses only
-    a share of what their bytes take. The metadata say so."""
+    """Return the graph with times for a machine of one device: those of the cost model, except that ops that a compiler
+    fuses take only a share of the time for their bytes. The metadata record the share."""
     assert machine.num_devices == 1
     device = machine.devices[0]
     times = estimate_costs(graph, machine).time_ns[:, 0].tolist()

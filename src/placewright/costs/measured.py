@@ -28,7 +28,7 @@ _GLOB = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True, slots=True)
 class MeasuredOp:
-    """What was measured of an op on one kind of device. workspace_bytes: memory that it needs beside its inputs and
+    """The measurements of an op on one kind of device. workspace_bytes: memory that it needs besides its inputs and
     outputs while it runs."""
 
     time_ns: int
@@ -37,8 +37,7 @@ class MeasuredOp:
 
 @dataclass(frozen=True, kw_only=True)
 class _Row:
-    """One line: the ops and devices it speaks of, as written, the time, and the workspace where it states one.
-    where: "file:line"."""
+    """One line: its ops and devices as written, the time, and the workspace where it states one. where: "file:line"."""
 
     where: str
     op: str
@@ -48,7 +47,7 @@ class _Row:
 
 
 def apply_measured(path: Path, graph: Graph, machine: Machine, time_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Writes the file's times into time_ns, int64 [num_ops, num_devices]; returns where, in the same shape.
+    """Write the file's times into time_ns, int64 [num_ops, num_devices]; return a mask of the changes in that shape.
 
     Columns: op (a name, or a pattern with * ? [] ), device (a name, a kind, or *), time_ns or time_us, and
     workspace_bytes where it is known. Rows apply in order, so the last one that matches wins. Raises InputError naming
@@ -64,8 +63,8 @@ def apply_measured(path: Path, graph: Graph, machine: Machine, time_ns: NDArray[
 
 
 def with_workspaces(graph: Graph, path: Path | None) -> Graph:
-    """The graph with the workspaces that the file states: of an op that several rows name, the largest. The graph
-    itself where the file states none. Raises InputError as `apply_measured` does."""
+    """Return the graph with the workspaces that the file states: for an op that several rows name, the largest. The
+    graph itself where the file states none. Raises InputError as `apply_measured` does."""
     index_of = _indices(graph)
     stated: dict[int, int] = {}
     for row in _read_rows(path) if path is not None else ():
@@ -79,14 +78,14 @@ def with_workspaces(graph: Graph, path: Path | None) -> Graph:
 
 
 def write_measured(path: Path, measured: Mapping[str, MeasuredOp], device: str) -> None:
-    """Writes such a file. measured: by name of the op. device: a name, a kind, or *."""
+    """Write such a file. measured: by name of the op. device: a name, a kind, or *."""
     write_measured_by_device(path, {device: measured})
 
 
 def write_measured_by_device(path: Path, measured: Mapping[str, Mapping[str, MeasuredOp]]) -> None:
-    """Writes one for devices of several kinds. measured: by name or kind of the device, by name of the op."""
+    """Write such a file for devices of several kinds. measured: by name or kind of the device, by name of the op."""
     lines = io.StringIO()
-    # The writer leaves a lone carriage return as it is, and the reader takes it for the end of a line.
+    # The CSV writer does not quote a lone carriage return, and the reader takes it for the end of a line.
     is_odd = any("\r" in name for ops in measured.values() for name in ops)
     writer = csv.writer(lines, lineterminator="\n", quoting=csv.QUOTE_ALL if is_odd else csv.QUOTE_MINIMAL)
     writer.writerow(["op", "device", "time_ns", _WORKSPACE])
@@ -117,7 +116,7 @@ def _read_rows(path: Path) -> Iterator[_Row]:
 
 
 def _read_cells(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """Each line as "file:line" and its values."""
+    """Yield each line as "file:line" and its values."""
     reader = csv.reader(io.StringIO(read_text(path), newline=""))
     try:
         for cells in reader:

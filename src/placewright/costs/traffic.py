@@ -1,6 +1,6 @@
 """Bytes an op moves between a device's memory and its arithmetic: each distinct input once, each output once.
 
-Kinds that touch only a part of a tensor are counted by that part.
+Ops of kinds that access only a part of a tensor are charged for that part.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from placewright.support.errors import InputError, shown
 Tensors = Sequence[Tensor]
 
 _FREE = frozenset({"view", "input"})
-#: These read no more elements of their first input than they write: rows looked up, slices taken.
+#: Kinds that read no more elements of their first input than they write: rows looked up, slices taken.
 _SELECTING = frozenset({"embedding", "gather", "copy"})
-#: What an optimizer writes, as a share of what it reads: p of (p, g); p, m, v of (p, g, m, v).
+#: The size of an optimizer's results, as a share of its inputs: p of (p, g); p, m, v of (p, g, m, v).
 _WRITTEN_SHARE = {"sgd": (1, 2), "adam": (3, 4), "adamw": (3, 4)}
 
 
@@ -30,7 +30,7 @@ def count_bytes(op: Op, inputs: Tensors, outputs: Tensors) -> int:
     if op.kind == "fill":
         return written
     if op.kind in _SELECTING:
-        # Besides what they select from there are places, scales of the rows, or what goes into the places.
+        # The other inputs are indices, scales of the rows, or the values to write.
         beside = [_selected(tensor, outputs) if op.kind == "embedding" else tensor.size_bytes for tensor in inputs[1:]]
         return written + sum([_selected(tensor, outputs) for tensor in inputs[:1]]) + sum(beside)
     read = sum([tensor.size_bytes for tensor in inputs])
@@ -38,14 +38,14 @@ def count_bytes(op: Op, inputs: Tensors, outputs: Tensors) -> int:
         # The table of gradients is cleared, then the rows that were looked up are read, added to and written.
         return read + written + 2 * (inputs[0].size_bytes if inputs else 0)
     if op.kind == "optimizer":
-        # What is updated in place, for importers that give the op no outputs for it.
+        # The size of the updates in place, for importers that give the op no outputs for them.
         numerator, denominator = _WRITTEN_SHARE.get(str(op.attributes.get("function")), (1, 2))
         return read + max(written, read * numerator // denominator)
     return read + written
 
 
 def _selected(tensor: Tensor, outputs: Tensors) -> int:
-    """The most that is read of a tensor if each element written is one of it, whatever dtype either has."""
+    """Return the most bytes read from a tensor if each element written is one of its elements, whatever the dtypes."""
     if tensor.shape is None or any(each.shape is None for each in outputs):
         return min(tensor.size_bytes, sum([each.size_bytes for each in outputs]))
     elements = math.prod(tensor.shape)
@@ -54,7 +54,7 @@ def _selected(tensor: Tensor, outputs: Tensors) -> int:
 
 
 def _stated_bytes(op: Op) -> int:
-    """What a fusion or a loop states; its tensors do not tell what it moves."""
+    """Return the bytes that a fusion or a loop states, which its tensors do not show."""
     stated = op.attributes["bytes_moved"]
     if type(stated) is not int or stated < 0:
         label = f"op '{shown(op.name)}' has bytes_moved = {shown(repr(stated))}"

@@ -1,4 +1,4 @@
-"""Plans in the formats of other tools: Perfetto, spreadsheets, accelerate, PyTorch's memory viewer, ONNX."""
+"""Export of plans to the formats of other tools: Perfetto, spreadsheets, accelerate, PyTorch's memory viewer, ONNX."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ from placewright.verification.order import require_order
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A format that plans are written in; a new one is a record in TARGETS.
+    """A format that plans are written in; each is a record in TARGETS.
 
-    suffix: of the file that the command line writes beside a plan. summary: what it is, as --help says. write: the
-    content of the file; None where that takes the plan's graph. write_with_graph: with who reads what, when the graph
-    is given, or needed. packs: a path in .gz is compressed, which readers of other formats do not undo.
-    arrange: of a target that aligns what it writes: the content, from the plan, the path of the export and the
+    suffix: of the file that the command line writes next to a plan. summary: the format's description in --help.
+    write: returns the content of the file; None where that needs the plan's graph. write_with_graph: returns the
+    content, with the readers of each tensor, when the graph is given or needed. packs: compress the file if its name
+    ends in .gz, for formats whose readers decompress it.
+    arrange: for a target with an alignment, returns the content, from the plan, the path of the export and the
     alignment.
-    rewrite: of a target that is the plan's model file with the plan written into it: the content, from the plan, that
+    rewrite: for a target that writes the plan into the plan's model file, returns the content, from the plan, that
     file and the path of the export.
-    tell: of a target that other programs execute and that does not hold the whole plan: what that costs, and what
-    speaks against it, in sentences.
+    tell: for a target that other programs execute and that does not hold the whole plan, returns what that costs, and
+    the objections to it, in sentences.
     """
 
     suffix: str
@@ -118,19 +119,20 @@ def export_plan(
     Parameters
     ----------
     plan
-        What is written.
+        The plan to write.
     target
-        For which tool, by name: "csv", "onnx" or another of those that docs/formats.md lists.
+        The name of the format: "csv", "onnx" or another of those that docs/formats.md lists.
     path
         The file; a Perfetto trace and offsets are compressed when its name ends in .gz, and offsets are a table when it
         ends in .csv or .csv.gz.
     graph
-        What the plan is for, or its file; by default the file that it was made from, unless that is Python code, which
-        is named here or not run. "perfetto" shows who reads what in a graph that is given, otherwise what each step
-        waited for. "device-map" and "pipelining" need the graph, "onnx" its file. A device map and a split do not hold
-        the whole plan: it is planned anew under them, and what speaks against them is logged as warnings.
+        The plan's graph, or its file; by default the file that the plan was made from, unless that is Python code,
+        which is run only if it is named here. "perfetto" shows the readers of each tensor if a graph is given,
+        otherwise what each step waited for. "device-map" and "pipelining" need the graph, "onnx" its file. A device
+        map and a split do not hold the whole plan: the graph is planned anew under them, and objections are logged as
+        warnings.
     alignment
-        Of "offsets": all are multiples of this power of two, in bytes; by default 64.
+        For "offsets": all are multiples of this power of two, in bytes; by default 64.
 
     Raises
     ------
@@ -144,14 +146,14 @@ def export_plan(
 
 
 def told_of_export(plan: Plan, target: str, graph: Graph | str | Path | None = None) -> tuple[list[str], list[str]]:
-    """Tell what a plan costs as the target holds it, and what speaks against it, in sentences.
+    """Return the cost of a plan as the target holds it, and the objections to it, in sentences.
 
     Parameters
     ----------
     plan
-        What is exported.
+        The plan to export.
     target
-        To where; targets that hold the whole plan have nothing to tell.
+        The name of the format; for formats that hold the whole plan both lists are empty.
     graph
         As `export_plan` takes it.
 
@@ -176,7 +178,7 @@ def write_export(
     graph: Graph | str | Path | None = None,
     alignment: int | None = None,
 ) -> None:
-    """As `export_plan`, without a judgement of what is written."""
+    """Write the export as `export_plan` does, without a judgement of the result."""
     if target not in TARGETS:
         raise InputError(f"cannot export to '{target}': it is one of {', '.join(TARGETS)}")
     found = TARGETS[target]
@@ -194,7 +196,7 @@ def write_export(
 
 
 def require_alignment(target: str, alignment: int | None) -> None:
-    """Raises InputError when an alignment is asked of a target that has none."""
+    """Raise InputError when an alignment is given for a target that has none."""
     if alignment is not None and TARGETS[target].arrange is None:
         raise InputError(f"the target {target} has no alignment")
 
@@ -209,5 +211,5 @@ def _content(plan: Plan, target: Target, graph: Graph | str | Path | None, asked
 
 
 def _asked(target: str) -> str:
-    """How one names the plan's graph."""
+    """Explain how to name the plan's graph."""
     return f"export PLAN {{file}} --to {target}, in Python export_plan(plan, '{target}', path, graph={{graph}})"

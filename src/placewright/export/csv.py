@@ -26,13 +26,13 @@ COLUMNS = (
 
 
 def to_bytes(plan: Plan) -> bytes:
-    """CSV with the columns of COLUMNS; for a transfer, name is the tensor, module the producer's. Text that
-    spreadsheets would take for a formula stands after an apostrophe."""
+    """Write CSV with the columns of COLUMNS; for a transfer, name is the tensor and module the producer's. Text that
+    spreadsheets would take for a formula is prefixed with an apostrophe."""
     return csv_bytes(COLUMNS, rows_of(plan))
 
 
 def rows_of(plan: Plan) -> list[tuple[int | str, ...]]:
-    """The values of COLUMNS for each step of the plan, in its order."""
+    """List the values of COLUMNS for each step of the plan, in its order."""
     names = [device.name for device in plan.machine.devices]
     module_of = {op.name: op.module for op in plan.ops}
     rows: list[tuple[int | str, ...]] = [_op_row(op, names) for op in plan.ops]

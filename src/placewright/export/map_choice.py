@@ -1,4 +1,5 @@
-"""Which device each entry of a device map gets: where most of its time is, and what is shared where the map is best."""
+"""Choice of the device for each entry of a device map: where most of its time is spent, and for entries that share a
+parameter or layer, where the map is best."""
 
 from __future__ import annotations
 
@@ -21,9 +22,12 @@ from placewright.support.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceChoice:
-    """devices: entry -> index of its device; the one entry "" where all are on one. of_op: the same of every scheduled
-    op. joined: entries that share a parameter or a layer and would be on several devices without that, and their
-    device. unread_bytes: per device, of parameters and buffers that no op reads."""
+    """The devices of a map.
+
+    devices: entry -> index of its device; the one entry "" where all are on one. of_op: device of every scheduled op.
+    joined: entries that share a parameter or a layer and would otherwise be on several devices, and their device.
+    unread_bytes: per device, the size of parameters and buffers that no op reads.
+    """
 
     devices: Mapping[str, int]
     of_op: NDArray[np.int32]
@@ -33,8 +37,11 @@ class DeviceChoice:
 
 @dataclass
 class _Group:
-    """Entries that share a device. wanted: where each part of it would go by itself, the one with the most time in the
-    whole group first; empty where nothing of it runs. device: None for one that is not chosen yet."""
+    """Entries that share a device.
+
+    wanted: the device that each part would prefer by itself, the one with the most time in the whole group first; empty
+    where no op of it runs. device: None until one is chosen.
+    """
 
     paths: tuple[str, ...]
     wanted: tuple[int, ...]
@@ -48,11 +55,11 @@ class _Group:
 def choose_devices(
     problem: Problem, graph: Graph, plan: Plan, ties: ModuleTies, placed: NDArray[np.int32]
 ) -> DeviceChoice:
-    """The map of a placement. placed: the device of every scheduled op.
+    """Choose the map for a placement. placed: the device of every scheduled op.
 
-    What shares a parameter and is on several devices by its time goes, one group after the other, where the map is
-    best: first by the bytes over the limits, then by the objective.
-    Raises InputError when no op knows its module.
+    For entries that share a parameter and prefer several devices, the device is chosen one group after the other so
+    that the map is best: first by the bytes over the limits, then by the objective. Raises InputError when no op has a
+    module.
     """
     tree = ModuleTree(_spent(problem, graph, plan, placed), ties)
     groups = _groups(tree, ties)
@@ -86,14 +93,14 @@ def choose_devices(
 
 
 def _spent(problem: Problem, graph: Graph, plan: Plan, placed: NDArray[np.int32]) -> dict[str, Spent]:
-    """Time of each module's own ops by device. A module that holds a parameter and computes nothing is where that is
-    read, for no time."""
+    """Sum up the time of each module's own ops by device. A module that holds a parameter and computes nothing is
+    counted where the parameter is read, with no time."""
     lowered = problem.lowered
     times = problem.time_ns[lowered.graph_op, placed].tolist()
     spent: defaultdict[str, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
     for index, device, time_ns in zip(lowered.graph_op.tolist(), placed.tolist(), times, strict=True):
         if module := graph.ops[index].module:
-            # An op that takes no time still says where its module is.
+            # An op that takes no time still shows where its module is.
             spent[module][device] += max(1, time_ns)
     if not spent:
         raise InputError(
@@ -136,8 +143,8 @@ def _added(tree: ModuleTree, paths: Iterable[str]) -> Spent:
 
 
 def _completed(groups: Sequence[_Group], plan: Plan, ties: ModuleTies) -> dict[str, int]:
-    """Every entry with its device. What the network's own code combines with its inputs goes where these are; what no
-    op reads where, by the plan, the most memory is left."""
+    """Return the device of every entry. Entries whose results the network's own code combines with its inputs go to the
+    device of the inputs; entries that no op reads go where the plan leaves the most memory."""
     devices = {path: group.device for group in groups if group.device is not None for path in group.paths}
     main = _main(devices.values(), plan)
     for group in groups:
@@ -163,14 +170,15 @@ def _completed(groups: Sequence[_Group], plan: Plan, ties: ModuleTies) -> dict[s
 
 
 def _main(devices: Iterable[int], plan: Plan) -> int:
-    """Where accelerate runs what no entry names, and moves the inputs to: the first GPU, or where a map names a CPU as
-    well, by `main_device`, the CPU."""
+    """Find the device where accelerate runs ops that no entry covers, and to which it moves the inputs: the CPU if the
+    map names it, by `main_device`, otherwise the first GPU."""
     return min(devices, key=lambda device: (not plan.machine.devices[device].is_cpu, device))
 
 
 def _of_ops(problem: Problem, graph: Graph, devices: Mapping[str, int], main: int) -> NDArray[np.int32]:
-    """Per scheduled op the device of its module; in one that is taken apart, where its first operand is. Inputs of the
-    network, and what is made of nothing, are on the main device. Ops that must share a device go with the first."""
+    """Find per scheduled op the device of its module; for an op of a module that is taken apart, the device of its
+    first operand. Inputs of the network, and ops without operands, are on the main device. Ops that must share a device
+    go with the first."""
     found: list[int] = []
     for op in graph.ops:
         path = entry_of(devices, op.module)
@@ -184,7 +192,7 @@ def _of_ops(problem: Problem, graph: Graph, devices: Mapping[str, int], main: in
 
 
 def _operand(graph: Graph, tensor: int, devices: Mapping[str, int], found: Sequence[int]) -> int | None:
-    """The device of what an op reads; None for a constant."""
+    """Find the device of an op's operand; None for a constant."""
     maker = graph.producer_of[tensor]
     if maker >= 0:
         return found[maker]

@@ -1,11 +1,11 @@
-"""What a device map costs: it places whole modules, so the plan that it is made of is planned anew for it.
+"""The cost of a device map: it places whole modules, so the graph is planned anew under it.
 
-A map says where ops run and not in what order. Its best is the order found anew for its placement, with transfers that
-overlap with computing. Hooks that move a module's inputs and then run it, as accelerate's do, run the captured order;
-one op at a time is what that takes at worst. Each tensor is counted as moved once to each device that reads it.
+A map says where ops run, not in what order. In the best case they run in an order found anew for its placement, with
+transfers that overlap with computing. Hooks that move a module's inputs and then run it, as accelerate's do, run the
+captured order; the worst case is one op at a time. Each tensor is moved once to each device that reads it.
 
-Beside a CPU accelerate has a map of its own, which computes nothing there: `infer_auto_device_map` fills the GPU with
-modules in turn, and weights of the others come from the host's memory whenever their module runs.
+With a CPU in the machine, accelerate has a map of its own that computes nothing there: `infer_auto_device_map` fills
+the GPU with modules in turn, and the weights of the others come from the host's memory whenever their module runs.
 """
 
 from __future__ import annotations
@@ -40,11 +40,13 @@ from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapJudgement:
-    """A plan's map beside the plan. num_moved, moved_ns: ops that the map puts on another device than the plan, and
-    their time in the plan. own: with what no op reads in memory as well. other: the map of the plan of
-    other_solver for the same machine, `contiguous-split`, whose layers stay whole, or `auto` where the plan is of the
-    former. streamed: None where that map is not possible. is_recorded: whether the graph tells what the module holds
-    beside it."""
+    """A comparison of a plan's map with the plan.
+
+    num_moved, moved_ns: ops that the map puts on another device than the plan, and their time in the plan. own: cost of
+    the map, including the memory of parameters that no op reads. other: cost of the map of the plan of other_solver for
+    the same machine: `contiguous-split`, whose layers stay whole, or `auto` if the plan is of the former. streamed:
+    None where that map is not possible. is_recorded: True if the graph records what else the module holds.
+    """
 
     chosen: DeviceChoice
     is_recorded: bool
@@ -58,7 +60,7 @@ class MapJudgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamedMap:
-    """accelerate's own map of one GPU and the host's memory. device: the GPU. size_bytes: weights that come from the
+    """accelerate's own map for one GPU and the host's memory. device: the GPU. size_bytes: weights that come from the
     host in each step."""
 
     device: int
@@ -67,10 +69,10 @@ class StreamedMap:
 
 
 def judge_map(plan: Plan, graph: Graph, measured: Path | None = None) -> MapJudgement:
-    """Plans the graph anew under the plan's device map.
+    """Plan the graph anew under the plan's device map.
 
-    graph: the one the plan is for. measured: the file of measured times it was made with.
-    Raises InputError when the plan has no modules, or an op of the graph no time.
+    graph: the one the plan is for. measured: the file of measured times it was made with. Raises InputError when the
+    plan has no modules, or an op of the graph has no time.
     """
     problem = unconstrained_problem(plan, graph, measured)
     ties = module_ties(graph)
@@ -92,8 +94,9 @@ def judge_map(plan: Plan, graph: Graph, measured: Path | None = None) -> MapJudg
 
 
 def _streamed(problem: Problem, graph: Graph) -> StreamedMap | None:
-    """The map for a step of inference whose weights one GPU cannot hold beside its activations and the largest module
-    that comes from the host."""
+    """Build accelerate's map for a step of inference on a CPU and a GPU whose weights do not all fit on the GPU
+    together with its activations. None for other steps and machines, if they fit, or without room for the largest
+    module that comes from the host."""
     machine, lowered = problem.machine, problem.lowered
     kinds = [device.is_cpu for device in machine.devices]
     if sorted(kinds) != [False, True] or graph.metadata.get("mode") == "training":
@@ -126,14 +129,14 @@ def _streamed(problem: Problem, graph: Graph) -> StreamedMap | None:
 
 
 def _cost(problem: Problem, chosen: DeviceChoice, seed: int) -> PlacementCost:
-    """With the memory that what no op reads leaves of each limit."""
+    """Cost a map with the limits reduced by the memory of parameters that no op reads."""
     limits = zip(problem.memory_limits_bytes, chosen.unread_bytes, strict=True)
     left = tuple(None if limit is None else max(0, limit - unread) for limit, unread in limits)
     return placement_cost(replace(problem, memory_limits_bytes=left), chosen.of_op, seed)
 
 
 def judgement_words(plan: Plan, found: MapJudgement) -> Iterator[str]:
-    """The map's cost beside the plan's and one device's, in sentences."""
+    """Compare the map's cost with the plan's and one device's, in sentences."""
     total = sum(plan.metrics.busy_ns)
     share = f"{found.moved_ns / total:.1%} of the time" if total else "none of the time"
     yield f"{counted(found.num_moved, 'op')} of {len(plan.ops):,} ({share}) run on another device than in the plan"
@@ -151,7 +154,7 @@ def judgement_words(plan: Plan, found: MapJudgement) -> Iterator[str]:
 
 
 def objections(plan: Plan, found: MapJudgement) -> Iterator[str]:
-    """What speaks against using the map at all."""
+    """List the objections to using the map at all."""
     own, one = found.own, plan.one_device
     if own.anew.bytes_over_limit and not plan.metrics.bytes_over_limit:
         yield f"this map does not fit, unlike the plan: {format_bytes(own.anew.bytes_over_limit)} over the limits"
@@ -184,7 +187,7 @@ def _few(paths: Sequence[str]) -> str:
 
 
 def _is_worth_telling(plan: Plan, found: MapJudgement) -> bool:
-    """Whether the map of the other solver beats the plan's, planned anew or one op at a time, and one device too."""
+    """True if the map of the other solver beats the plan's, planned anew or one op at a time, and one device too."""
     own, other, one = found.own, found.other, plan.one_device
     reached = other.anew.fitness(plan.objective)[:2]
     if one is not None and one.metrics.fitness(plan.objective)[:2] <= reached:

@@ -1,7 +1,7 @@
 """PyTorch's memory snapshot, as pytorch.org/memory_viz and torch.cuda._memory_viz read it.
 
-A pickled dictionary: device_traces holds, per device, alloc and free events in order; segments what is allocated at the
-end. The format is that of torch.cuda.memory._snapshot() (PyTorch 2.x).
+A pickled dictionary: device_traces holds, per device, alloc and free events in order; segments holds the memory
+allocated at the end. The format is that of torch.cuda.memory._snapshot() (PyTorch 2.x).
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from placewright.plans.record import Buffer, Plan, ScheduledOp
 
 _Record = dict[str, Any]
 
-#: Device d has addresses from (d + 1) * 2**46, so that none means two things and all are exact in a double.
+#: Device d has addresses from (d + 1) * 2**46, so that addresses are unique and exact in a double.
 _ADDRESSES_PER_DEVICE = 1 << 46
 
 
 def to_bytes(plan: Plan) -> bytes:
-    """The pickle, protocol 4. Addresses are made up: no buffer reuses another's, so each has a line of its own."""
+    """Write the pickle, protocol 4. Addresses are made up: no buffer reuses another's, so each has a line of its
+    own."""
     ops = {op.name: op for op in plan.ops}
     traces, segments = [], []
     for device in range(plan.machine.num_devices):
@@ -36,7 +37,7 @@ def to_bytes(plan: Plan) -> bytes:
 
 
 def _addresses(device: int, events: Sequence[MemoryEvent]) -> dict[int, int]:
-    """id(buffer) -> address; one behind the other, in order of allocation."""
+    """Map id(buffer) to an address; buffers are laid out one after the other, in order of allocation."""
     addresses: dict[int, int] = {}
     following = (device + 1) * _ADDRESSES_PER_DEVICE
     for event in events:
@@ -47,7 +48,7 @@ def _addresses(device: int, events: Sequence[MemoryEvent]) -> dict[int, int]:
 
 
 def _frames(buffer: Buffer, ops: dict[str, ScheduledOp]) -> list[_Record]:
-    """A stack of what the plan knows, innermost first: the buffer, its op, the module, the source line."""
+    """Build a call stack from the plan, innermost first: the buffer, its op, the module, the source line."""
     stack = [{"name": buffer.name, "filename": buffer.kind, "line": 0}]
     op = ops.get(buffer.op)
     if op is None:
@@ -77,7 +78,7 @@ def _trace(
 def _segment(
     device: int, events: Sequence[MemoryEvent], addresses: dict[int, int], frames: dict[int, list[_Record]]
 ) -> _Record | None:
-    """One segment over all addresses of a device, its blocks as they are at the end; None for an empty device."""
+    """Build one segment over all addresses of a device, its blocks in their final state; None for an empty device."""
     allocated = [event.buffer for event in events if event.allocates]
     if not allocated:
         return None

@@ -1,8 +1,8 @@
-"""Which modules of a network accelerate's hooks can take apart.
+"""The ties between modules that limit how accelerate's hooks can take a network apart.
 
-A hook moves what a module is called with to the module's device. What a module that is taken apart computes in its own
-code runs where its operands are, so they must be on one device; and nothing places parameters that it holds itself. A
-parameter lies on one device under all its names, and a layer has one hook under all its paths.
+A hook moves a module's arguments to the module's device. The own code of a module that is taken apart runs where its
+operands are, so they must be on one device; and nothing places parameters that it holds itself. A parameter is on one
+device under all its names, and a layer has one hook under all its paths.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ from placewright.support.quantities import QUANTITY_LIMIT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleRecord:
-    """other_names: other name of a parameter or buffer -> the one it has in the graph. other_paths: the same of layers
-    that are one object. unread: bytes of parameters and buffers that no op reads. lists: what is no layer and is never
-    called, such as a list of layers."""
+    """The record of a module in its graph's metadata.
+
+    other_names: other name of a parameter or buffer -> the name it has in the graph. other_paths: the same for layers
+    that are one object. unread: bytes of parameters and buffers that no op reads. lists: containers that are never
+    called, such as a list of layers.
+    """
 
     other_names: Mapping[str, str] = field(default_factory=dict)
     other_paths: Mapping[str, str] = field(default_factory=dict)
@@ -29,12 +32,12 @@ class ModuleRecord:
 
 
 def has_record(graph: Graph) -> bool:
-    """Whether the graph tells what there is beside it."""
+    """True if the graph has a record of its module."""
     return "module" in graph.metadata
 
 
 def module_record(graph: Graph) -> ModuleRecord:
-    """The record of a graph; an empty one where it has none. Raises InputError where that is no record."""
+    """Read the module record of a graph; empty if it has none. Raises InputError if the metadata are malformed."""
     found = graph.metadata.get("module", {})
     if not isinstance(found, Mapping):
         raise _no_record(graph, "module")
@@ -59,7 +62,7 @@ def module_record(graph: Graph) -> ModuleRecord:
 
 
 def by_first(first_of: Mapping[str, str]) -> Iterator[frozenset[str]]:
-    """All names of each thing that has several."""
+    """Yield all names of each object that has several."""
     found: defaultdict[str, set[str]] = defaultdict(set)
     for name, first in first_of.items():
         found[first] |= {name, first}
@@ -70,20 +73,23 @@ def _no_record(graph: Graph, key: str) -> InputError:
     return InputError(f"graph '{shown(graph.name)}': '{key}' in its metadata is not what docs/formats.md says of it")
 
 
-#: What a module's own code computes: its op by index; or has from elsewhere: from a module below it, by the path of
-#: that and the op that makes it there, or from outside, whose path is None.
+#: A node in the code of one module: an own op, by index; or a value from elsewhere: from a module below it, as the path
+#: of that module and the op that makes the value, or from outside, with None as the path.
 _Key = int | tuple[str | None, int]
-#: The op of a parameter, which is made by none.
+#: The op of a parameter, which no op makes.
 _NONE = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleTies:
-    """whole: modules that stay on one device. together: groups of modules whose results the code above them combines,
-    so that they share a device. shared: groups that share one because of a parameter: its names, and modules that read
-    it where another one holds it. same: groups of paths of one layer. with_inputs: parameters of the network itself,
-    and modules whose results its own code combines with these or with its inputs.
-    names: of all parameters and buffers. unread: bytes of those that no op reads."""
+    """The modules and parameters that must share a device.
+
+    whole: modules that stay on one device. together: groups of modules whose results the code above them combines, so
+    that they share a device. shared: groups that share one because of a parameter: its names, and modules that read it
+    where another module holds it. same: groups of paths of one layer. with_inputs: parameters of the network itself,
+    and modules whose results its own code combines with these or with its inputs. names: of all parameters and buffers.
+    unread: bytes of those that no op reads.
+    """
 
     whole: frozenset[str]
     together: tuple[frozenset[str], ...]
@@ -95,9 +101,9 @@ class ModuleTies:
 
 
 def module_ties(graph: Graph) -> ModuleTies:
-    """What the forward ops of a graph, the names of its parameters and its record of the module tell.
+    """Find the ties from the forward ops of a graph, the names of its parameters and its module record.
 
-    Raises InputError when that record is none.
+    Raises InputError when the record is malformed.
     """
     record = module_record(graph)
     names = {*_parameters(graph), *record.unread, *record.other_names, *record.other_names.values()}
@@ -130,7 +136,7 @@ def module_ties(graph: Graph) -> ModuleTies:
 
 
 class _Combined:
-    """What the own code of one module computes with each other."""
+    """Groups of values that the own code of one module combines, as a disjoint-set forest."""
 
     def __init__(self) -> None:
         self._parent: dict[_Key, _Key] = {}
@@ -152,7 +158,8 @@ class _Combined:
 
 
 def _combined(graph: Graph) -> dict[str, _Combined]:
-    """Per module with ops of its own; what only a backward pass combines moves with its forward."""
+    """Group the values that the own code of each module combines, in forward ops only: values combined only in a
+    backward pass move with their forward ops."""
     found: defaultdict[str, _Combined] = defaultdict(_Combined)
     for index, op in enumerate(graph.ops):
         if not is_forward(op):
@@ -168,7 +175,7 @@ def _combined(graph: Graph) -> dict[str, _Combined]:
 
 
 def _operand(graph: Graph, module: str, producer: int) -> _Key:
-    """Where a module's own op has an operand from: a module below it, its own op, or elsewhere."""
+    """Find the origin of an operand of a module's own op: a module below it, its own op, or elsewhere."""
     op = graph.ops[producer]
     if op.kind != "input" and op.module == module:
         return producer
@@ -180,21 +187,22 @@ def _is_below(path: str, module: str) -> bool:
 
 
 def _parameters(graph: Graph) -> Iterator[str]:
-    """Names of parameters and buffers; what an optimizer alone reads is its state."""
+    """Yield the names of parameters and buffers. Tensors that only the optimizer reads are its state."""
     for tensor, readers in zip(graph.tensors, graph.consumers_of, strict=True):
         if tensor.role == "parameter" and not (readers and all(graph.ops[op].phase == "optimizer" for op in readers)):
             yield tensor.name
 
 
 def _holders(names: Collection[str], record: ModuleRecord) -> set[str]:
-    """Modules that hold a parameter or buffer which an op reads, under any of its names."""
+    """Find the modules that hold a parameter or buffer which an op reads, under any of its names."""
     holders = {name.rpartition(".")[0] for name in names if record.other_names.get(name, name) not in record.unread}
     return holders - {""}
 
 
 def _read_elsewhere(graph: Graph, record: ModuleRecord) -> Iterator[tuple[str, str]]:
-    """Parameters, each with a module that reads it where a module beside it holds it. It holds it out of sight of its
-    parent, or is called with it. One that modules above it alone hold it is called with, and hooks move that."""
+    """Yield parameters, each with a module that reads it although a module that is neither above nor below it holds it.
+    The reader holds it out of sight of its parent, or is called with it. If only modules above the reader hold a
+    parameter, it is called with that parameter, and hooks move it."""
     names = {name: group for group in by_first(record.other_names) for name in group}
     for tensor, readers in zip(graph.tensors, graph.consumers_of, strict=True):
         if tensor.role == "parameter":
@@ -206,5 +214,5 @@ def _read_elsewhere(graph: Graph, record: ModuleRecord) -> Iterator[tuple[str, s
 
 
 def is_forward(op: Op) -> bool:
-    """Whether an op is part of what a module computes when it is called."""
+    """True if an op is part of what a module computes when it is called."""
     return op.kind != "input" and op.phase in ("", "forward")

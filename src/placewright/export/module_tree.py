@@ -14,7 +14,7 @@ Spent = Mapping[int, int]
 
 @dataclass
 class _Node:
-    """A module, or a parameter by its name. own: its own device, None without ops of its own. spent: time of the ops in
+    """A module, or a parameter by its name. own: the device of its own ops, None without any. spent: time of the ops in
     it and below it, by device."""
 
     path: str
@@ -26,12 +26,12 @@ class _Node:
 class ModuleTree:
     """The modules of a network as a plan places them.
 
-    entries: paths of modules and parameters with the time in them by device. No entry stands above another one, and
-    each parameter is one or below one.
+    entries: paths of modules and parameters with the time in them by device. No entry is an ancestor of another, and
+    each parameter is an entry or below one.
     """
 
     def __init__(self, spent: Mapping[str, Spent], ties: ModuleTies) -> None:
-        """spent: time of each module's own ops, by device."""
+        """Build the tree. spent: time of each module's own ops, by device."""
         self._root = _Node("")
         self._ties = ties
         for path, times in spent.items():
@@ -42,17 +42,17 @@ class ModuleTree:
         self.entries: dict[str, Spent] = dict(self._divided(self._root))
 
     def groups(self) -> list[list[str]]:
-        """Entries that share a device because of what the code above them computes."""
+        """Group the entries that share a device because of what the code above them computes."""
         return _joined([[path] for path in self.entries], map(self._entries_of, self._ties.together))
 
     def shared(self, groups: list[list[str]]) -> list[list[str]]:
-        """The same, joined where they share a parameter or a layer. A layer without parameters has a hook only where
-        it is an entry."""
+        """Join the groups that share a parameter or a layer. A layer without parameters has a hook only where it is an
+        entry."""
         same = (paths for paths in self._ties.same if any(path in self.entries for path in paths))
         return _joined(groups, map(self._entries_of, (*self._ties.shared, *same)))
 
     def merged(self, devices: Mapping[str, int]) -> dict[str, int]:
-        """The devices of entries, with one entry where all that is in a module was, and is, on one device."""
+        """Map entries to devices, with one entry for a module if everything in it was, and is, on one device."""
         return dict(_merged(self._root, devices))
 
     def _add(self, path: str, times: Spent) -> None:
@@ -66,10 +66,10 @@ class ModuleTree:
                 node.spent[device] += time_ns
 
     def _divided(self, node: _Node) -> Iterator[tuple[str, Spent]]:
-        """Entries for what is below a module: a child that may not or need not be taken apart is one."""
+        """Yield the entries below a module: a child that may not or need not be taken apart is one entry."""
         for child in node.children.values():
             wanted = _own_devices(child)
-            # What shares no parameter with the rest stays together anyway; what does may have to go elsewhere.
+            # A child that shares no parameter with the rest stays together anyway; one that does may have to move.
             settled = len(wanted) <= 1 and (child.path not in self._linked or self._is_undivided(child))
             if settled or not child.children or child.path in self._ties.whole:
                 one = dict.fromkeys(wanted, sum(child.spent.values())) if len(wanted) == 1 else child.spent
@@ -78,7 +78,7 @@ class ModuleTree:
                 yield from self._divided(child)
 
     def _is_undivided(self, node: _Node) -> bool:
-        """Whether nothing below it runs by itself; of what does not run at all, whether it holds a parameter itself."""
+        """True if no op below the node runs; for a node without any time, if it holds a parameter itself."""
         if not node.spent:
             return any(child.path in self._ties.names for child in node.children.values())
         return not any(child.spent for child in node.children.values())
@@ -88,17 +88,17 @@ class ModuleTree:
 
 
 def entry_of(entries: Collection[str], path: str) -> str | None:
-    """The entry that a module or parameter is, or is below; None for a module that is taken apart."""
+    """Find the entry that is or contains a module or parameter; None for a module that is taken apart."""
     return next((above for above in up(path) if above in entries), "" if "" in entries else None)
 
 
 def most(times: Spent) -> int:
-    """The device with the most time."""
+    """Return the device with the most time."""
     return max(times, key=lambda device: (times[device], -device))
 
 
 def up(path: str) -> Iterator[str]:
-    """A path and those above it, without that of the network."""
+    """Yield a path and its ancestors, without that of the network."""
     while path:
         yield path
         path = path.rpartition(".")[0]
@@ -122,7 +122,7 @@ def _merged(node: _Node, devices: Mapping[str, int]) -> Iterator[tuple[str, int]
 
 
 def _joined(groups: Iterable[list[str]], links: Iterable[Collection[str]]) -> list[list[str]]:
-    """Groups in which those that a link names are one."""
+    """Join groups that have members in a common link."""
     group_of = {path: group for group in groups for path in group}
     for link in links:
         found = list({id(group): group for group in (group_of[path] for path in link)}.values())

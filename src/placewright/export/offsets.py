@@ -1,4 +1,4 @@
-"""Offsets of all buffers, for who writes a runtime: JSON, or a table for a path in .csv."""
+"""Offsets of all buffers, for authors of runtimes: JSON, or a table for a path in .csv."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLUMNS = (
 
 
 def to_bytes(plan: Plan, path: Path, alignment: int) -> bytes:
-    """The content of the file `path`."""
+    """Return the content of the file `path`."""
     arenas = lay_out(plan, alignment)
     names = [device.name for device in plan.machine.devices]
     if path.name.removesuffix(".gz").endswith(".csv"):

@@ -17,15 +17,15 @@ from placewright.verification.order import require_order
 if TYPE_CHECKING:
     from placewright.export.onnx_nodes import OnnxModel
 
-#: Of the format that first has devices for nodes.
+#: The first version of the format that has devices for nodes.
 IR_VERSION = 11
 _CONFIGURATION = "placewright"
 _ANNOTATION = "layer_ann"
 
 
 def to_bytes(plan: Plan, model: Path, output: Path) -> bytes:
-    """The content of the file. model: the ONNX file that the plan is for. output: where the content will be; weights in
-    files of their own are found there.
+    """Return the content of the file. model: the ONNX file that the plan is for. output: path of the content; weights
+    in external files are found relative to it.
 
     Raises InputError where the plan is for another model, or its weights would not be found.
     """
@@ -53,11 +53,11 @@ def to_bytes(plan: Plan, model: Path, output: Path) -> bytes:
 
 
 def _planned_model(plan: Plan, model: OnnxModel) -> Any:
-    """A ModelProto whose nodes stand in plan order; of the file's other content nothing is changed.
+    """Build a ModelProto whose nodes are in plan order; the file's other content is unchanged.
 
     A node names its device in its metadata as "layer_ann", which ONNX Runtime's `session.layer_assignment_settings`
-    refers to, and in its device configuration. One that is no op of the plan stands before its first reader, on that
-    one's device.
+    refers to, and in its device configuration. A node that is no op of the plan comes before its first reader, on that
+    reader's device.
     """
     import onnx
 
@@ -77,7 +77,7 @@ def _planned_model(plan: Plan, model: OnnxModel) -> Any:
 
 
 def _order(plan: Plan, model: OnnxModel) -> list[int]:
-    """All nodes, in the order of the plan."""
+    """List all nodes in the order of the plan."""
     op_named = {op.name: index for index, op in enumerate(model.graph.ops)}
     ops = (op_named[step.name] for step in in_turn(plan) if isinstance(step, ScheduledOp))
     placed: set[int] = set()
@@ -86,7 +86,7 @@ def _order(plan: Plan, model: OnnxModel) -> list[int]:
 
 
 def _devices(plan: Plan, model: OnnxModel, order: Sequence[int]) -> dict[int, int]:
-    """The device of each node, as an index: of its op, else of its first reader, else of what it reads."""
+    """Find the index of each node's device: that of its op, else of its first reader, else of a node that it reads."""
     device_of = plan.device_of
     devices = {node: device_of[model.graph.ops[op].name] for node, op in model.op_of.items()
                if model.graph.ops[op].name in device_of}  # fmt: skip

@@ -1,4 +1,4 @@
-"""The nodes of an ONNX model, which op of its graph each is, and what they read of each other.
+"""The nodes of an ONNX model, the op of its graph for each, and the values they read from each other.
 
 Imported only where onnx is known to be present.
 """
@@ -23,7 +23,7 @@ from placewright.support.files import read_bytes
 class OnnxModel:
     """A model whose nodes are in a valid order, and its graph.
 
-    model: a ModelProto. graph: what it imports as.
+    model: a ModelProto. graph: the result of its import.
     """
 
     model: Any
@@ -40,7 +40,7 @@ class OnnxModel:
 
     @cached_property
     def node_of(self) -> Mapping[int, int]:
-        """The node of each op of the graph, but for inputs, which have none."""
+        """The node of each op of the graph, except inputs, which have none."""
         graph = self.graph
         return {
             index: self.maker[graph.tensors[op.outputs[0]].name]
@@ -50,11 +50,11 @@ class OnnxModel:
 
     @cached_property
     def op_of(self) -> Mapping[int, int]:
-        """The op of each node that is one; what the importer folds away is none."""
+        """The op of each node that is one; nodes that the importer folds away have none."""
         return {node: op for op, node in self.node_of.items()}
 
     def with_makers(self, nodes: Iterable[int], placed: set[int]) -> list[int]:
-        """The nodes, each behind those it needs that are not in `placed`. Fills `placed`."""
+        """Order the nodes, each after those it needs that are not in `placed`. Fills `placed`."""
         ordered: list[int] = []
         for node in nodes:
             pending = [node]
@@ -71,7 +71,7 @@ class OnnxModel:
         return ordered
 
     def named_nodes(self, nodes: Sequence[int]) -> Iterable[Any]:
-        """Copies of nodes; each that is an op is called what the graph calls it."""
+        """Copy nodes; the copy of a node that is an op gets its name in the graph."""
         import onnx
 
         for index in nodes:
@@ -84,7 +84,7 @@ class OnnxModel:
 
 
 def read_onnx(path: Path, dims: Mapping[str, int]) -> OnnxModel:
-    """The model as its file has it. Raises InputError as `placewright.load_graph` does."""
+    """Read the model from its file. Raises InputError as `placewright.load_graph` does."""
     data = read_bytes(path)
     graph = parse_onnx(data, path.name, dims=dims)
     model = read_model(data, path.name)
@@ -94,12 +94,12 @@ def read_onnx(path: Path, dims: Mapping[str, int]) -> OnnxModel:
 
 
 def _fix_inputs(model: Any, graph: Graph) -> None:
-    """Leaves only inputs that must be given, with the sizes that the graph has."""
+    """Keep only inputs that must be given, with the sizes that the graph has."""
     defaults = initializers_of(model.graph)
     given = [value for value in model.graph.input if value.name not in defaults]
     del model.graph.input[:]
     model.graph.input.extend(given)
-    # Without inputs of this name a weight can only stand alone since the fourth version of the format.
+    # Only from the fourth version of the format on, a weight need not also be an input.
     model.ir_version = max(model.ir_version, 4)
     shapes = {tensor.name: tensor.shape for tensor in graph.tensors}
     for value in model.graph.input:
@@ -113,8 +113,8 @@ _DEPENDS_ON_DATA = "depends on the data"
 
 
 def _fix_shapes(model: Any, graph: Graph, name: str) -> None:
-    """Turns into weights what a model asks about shapes and its graph knows: to the graph these are constants, so that
-    no plan has them wait for the value that is asked about. name: of the model.
+    """Turn nodes that compute known shapes into weights: in the graph these are constants, so no plan makes them wait
+    for the value whose shape they ask for. name: of the model.
 
     Raises InputError where a shape is a guess.
     """
@@ -143,7 +143,7 @@ def _fix_shapes(model: Any, graph: Graph, name: str) -> None:
 
 
 def _why_a_guess(graph: Graph) -> str:
-    """Why sizes in the graph may be others when it runs; empty where they may not."""
+    """Say why sizes in the graph may differ when it runs; empty where they may not."""
     if any(_DEPENDS_ON_DATA in warning for warning in graph.metadata.get("warnings", ())):
         return "sizes in it depend on the data"
     stated = graph.metadata.get("stated_sizes", ())

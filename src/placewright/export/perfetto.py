@@ -1,8 +1,8 @@
 """A trace for ui.perfetto.dev in the Trace Event Format: one process per device, one thread per engine; one process for
-the critical path; and where the plan was run, once more one per device with what was measured.
+the critical path; and if the plan was run, one more process per device with the measured times.
 
-Source: "Trace Event Format" (Google), phases M, X, C, i, s, f. Process and thread ids start at 1 and 100, because 0
-stands for the idle task there; thread ids are unique across processes.
+Source: "Trace Event Format" (Google), phases M, X, C, i, s, f. Process and thread ids start at 1 and 100, because 0 is
+the idle task there; thread ids are unique across processes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from placewright.verification.replay import demands
 
 _Event = dict[str, Any]
 _ALL = "memory in use"
-#: What a kind of buffer is called among the counters.
+#: The name of each kind of buffer among the counters.
 _KINDS = {
     "resident": "memory: parameters",
     "tensor": "memory: tensors",
@@ -38,8 +38,9 @@ _KINDS = {
 
 @collection_paused()
 def to_bytes(plan: Plan, graph: Graph | None = None, run: RunComparison | None = None) -> bytes:
-    """JSON with metadata, slices, memory counters and flows from producers over transfers to what read them; without
-    the plan's graph, which alone says that, to what waited for them. run: what was measured of the plan."""
+    """Write JSON with metadata, slices, memory counters and flows from producers over transfers to their readers. Only
+    the plan's graph says which ops read a transfer; without it, flows go to the ops that waited for the transfer. run:
+    the measurements of the plan."""
     readers = _waiting(plan) if graph is None else _readers(plan, graph)
     measured = [] if run is None else _measured(plan, run)
     described = _metadata(plan, "" if run is None else ", planned")
@@ -53,10 +54,9 @@ def to_bytes(plan: Plan, graph: Graph | None = None, run: RunComparison | None =
 
 
 def write_run_trace(plan: Plan, path: str | Path, run: RunComparison) -> None:
-    """Writes a trace of a plan and of what was measured when it ran, compressed when its name ends in .gz.
+    """Write a trace of a plan and of its measured run, compressed when the name ends in .gz.
 
-    run: what `compare` of a compiled module found of this plan. Raises InputError when the file cannot be
-    written.
+    run: the result of a compiled module's `compare` for this plan. Raises InputError when the file cannot be written.
     """
     data = to_bytes(plan, run=run)
     write_atomically(path, gzip.compress(data, compresslevel=6, mtime=0) if str(path).endswith(".gz") else data)
@@ -75,13 +75,13 @@ def _link_thread(source: int, destination: int) -> int:
 
 
 def _microseconds(time_ns: int) -> float:
-    """A double that gives `time_ns` back when multiplied by 1000 and truncated, as Perfetto's reader does."""
+    """Return a double that gives `time_ns` back when multiplied by 1000 and truncated, as Perfetto's reader does."""
     value = time_ns / 1000
     return value if int(value * 1000) == time_ns else math.nextafter(value, math.inf)
 
 
 def _metadata(plan: Plan, what: str) -> Iterator[_Event]:
-    """Names of processes and threads. what: said of every device behind its name."""
+    """Yield the names of processes and threads. what: appended to every device's name."""
     for index, device in enumerate(plan.machine.devices):
         label = device.name if device.kind == device.name else f"{device.name} ({device.kind})"
         yield from _process_names(_process(index), f"{label}{what}", index)
@@ -136,7 +136,7 @@ def _op_arguments(op: ScheduledOp) -> _Event:
 
 
 def _critical_path(plan: Plan) -> Iterator[_Event]:
-    """Its steps once more, on a track of their own above the devices."""
+    """Yield the steps of the critical path once more, on a track of their own above the devices."""
     process = _process(plan.machine.num_devices)
     yield from _process_names(process, "critical path", -1)
     yield from _thread_names(plan.machine.num_devices, 100 * process, "steps that decide the step time", 0)
@@ -147,7 +147,7 @@ def _critical_path(plan: Plan) -> Iterator[_Event]:
 
 
 def _measured(plan: Plan, run: RunComparison) -> Iterator[_Event]:
-    """The ops as they ran, one process per device below those of the plan."""
+    """Yield the measured ops, one process per device below those of the plan."""
     first = plan.machine.num_devices + 1
     position_of = {op.name: op.position for op in plan.ops}
     for index, device in enumerate(plan.machine.devices):
@@ -170,7 +170,7 @@ def _where(plan: Plan, step: ScheduledOp | Transfer) -> str:
 
 
 def _memory(plan: Plan) -> Iterator[_Event]:
-    """Per device counters of all memory and of each kind, and an instant at the peak."""
+    """Yield per device the counters of all memory and of each kind, and an instant at the peak."""
     for device in range(plan.machine.num_devices):
         states = list(_in_use(plan, device))
         peak_ns, highest = max(states, key=lambda state: state[1][_ALL], default=(0, {_ALL: 0}))
@@ -186,8 +186,8 @@ def _memory(plan: Plan) -> Iterator[_Event]:
 
 
 def _in_use(plan: Plan, device: int) -> Iterator[tuple[int, dict[str, int]]]:
-    """(time, bytes by name of the counter). Of events at one instant Perfetto would show only the last, so they are
-    taken where most is in use; at the end of the step after the last."""
+    """Yield (time, bytes by name of the counter). Perfetto shows only the last of several events at one instant, so the
+    counters are taken where most memory is in use; at the end of the step, after the last event."""
     in_use = dict.fromkeys((_ALL, *_KINDS.values()), 0)
     every = memory_events(plan, device)
     for time, events in groupby(every, key=lambda event: event.time_ns):
@@ -202,7 +202,7 @@ def _in_use(plan: Plan, device: int) -> Iterator[tuple[int, dict[str, int]]]:
 
 
 def _waiting(plan: Plan) -> Iterator[tuple[Transfer, ScheduledOp]]:
-    """Each op whose start waited for a transfer, with it."""
+    """Yield each op whose start waited for a transfer, with that transfer."""
     transfers = {transfer.position: transfer for transfer in plan.transfers}
     for op in plan.ops:
         if (awaited := transfers.get(op.waits_for)) is not None:
@@ -210,7 +210,7 @@ def _waiting(plan: Plan) -> Iterator[tuple[Transfer, ScheduledOp]]:
 
 
 def _readers(plan: Plan, graph: Graph) -> Iterator[tuple[Transfer, ScheduledOp]]:
-    """Each op that reads what was moved to its device, with the transfer."""
+    """Yield each op that reads a tensor moved to its device, with the transfer."""
     transfers = {(transfer.tensor, transfer.destination): transfer for transfer in plan.transfers}
     ops = {op.name: op for op in plan.ops}
     for index, values in demands(graph, plan.control).reads.items():
@@ -222,7 +222,7 @@ def _readers(plan: Plan, graph: Graph) -> Iterator[tuple[Transfer, ScheduledOp]]
 
 
 def _flows(plan: Plan, readers: Iterable[tuple[Transfer, ScheduledOp]]) -> Iterator[_Event]:
-    """Arrows: producer -> transfer -> reader."""
+    """Yield arrows: producer -> transfer -> reader."""
     producers = {op.name: op for op in plan.ops}
     identities = count()
     for transfer in plan.transfers:
@@ -235,7 +235,7 @@ def _flows(plan: Plan, readers: Iterable[tuple[Transfer, ScheduledOp]]) -> Itera
 
 
 def _last_moment(step: ScheduledOp | Transfer) -> int:
-    """The last nanosecond inside the slice: an arrow starting at its end would belong to what comes next."""
+    """Return the last nanosecond inside the slice: an arrow from its end would belong to the next slice."""
     return max(step.start_ns, step.finish_ns - 1)
 
 

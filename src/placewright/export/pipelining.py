@@ -1,7 +1,7 @@
-"""Where to split a module for torch.distributed.pipelining: before which layers its stages begin.
+"""Splits of a module into stages for torch.distributed.pipelining: the layers at which stages begin.
 
 Stages are runs of the captured forward order, one per device that the plan uses, in the order in which the plan reaches
-the devices. Of all splits before layers, the one in which most of the forward time stays on the plan's device is taken.
+the devices. Of all splits before layers, the one that keeps the most forward time on the plan's devices is chosen.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from placewright.support.errors import InputError, shown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """split_before: module at which each stage but the first begins. begins: index of the op with which each stage
-    begins. devices: of each stage."""
+    """The stages of a pipeline. split_before: module at which each stage except the first begins. begins: index of the
+    op with which each stage begins. devices: of each stage."""
 
     split_before: tuple[str, ...]
     begins: tuple[int, ...]
@@ -34,7 +34,7 @@ Placed = Mapping[int, tuple[int, int]]
 
 
 def to_bytes(plan: Plan, graph: Graph) -> bytes:
-    """JSON: `split_before`, and the device of each stage in `stages`."""
+    """Write JSON: `split_before`, and the device of each stage in `stages`."""
     split = find_split(graph, placed_by(plan, graph))
     devices = [plan.machine.devices[device].name for device in split.devices]
     content = {"split_before": list(split.split_before), "stages": devices}
@@ -42,15 +42,15 @@ def to_bytes(plan: Plan, graph: Graph) -> bytes:
 
 
 def placed_by(plan: Plan, graph: Graph) -> Placed:
-    """Where a plan puts the ops of its graph."""
+    """Map the ops of the graph to their device and time in the plan."""
     scheduled = {op.name: (op.device, max(1, op.finish_ns - op.start_ns)) for op in plan.ops}
     return {index: scheduled[op.name] for index, op in enumerate(graph.ops) if op.name in scheduled}
 
 
 def find_split(graph: Graph, placed: Placed) -> Split:
-    """The split that moves the least forward time to another device than where it is placed.
+    """Find the split that moves the least forward time away from the device where it is placed.
 
-    Raises InputError where all is on one device, or the layers are too few.
+    Raises InputError where all ops are on one device, or the layers are too few.
     """
     forward = [index for index, op in enumerate(graph.ops) if is_forward(op)]
     devices = _in_order([placed[index] for index in forward if index in placed])
@@ -67,7 +67,7 @@ def find_split(graph: Graph, placed: Placed) -> Split:
 
 
 def _in_order(placed: Sequence[tuple[int, int]]) -> list[int]:
-    """Devices by the middle of the time that they compute, in captured order."""
+    """Order the devices by the middle of their computing time, in captured order."""
     moments: defaultdict[int, float] = defaultdict(float)
     spent: Counter[int] = Counter()
     now = 0
@@ -79,9 +79,9 @@ def _in_order(placed: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _beginnings(graph: Graph, forward: Sequence[int]) -> dict[int, str]:
-    """First op -> the outermost layer that begins there and is called once, in captured order. What is before the first
-    op that takes time is no stage, and none begins between ops that read or overwrite one buffer: each stage would have
-    its own."""
+    """Map first ops to the outermost layer that begins there and is called once, in captured order. Layers that begin
+    no later than the first op that takes time begin no stage, nor do layers between ops that read or overwrite one
+    buffer: each stage would have its own."""
     members: dict[str, list[int]] = {}
     for place, index in enumerate(forward):
         path = graph.ops[index].module
@@ -106,8 +106,9 @@ def _beginnings(graph: Graph, forward: Sequence[int]) -> dict[int, str]:
 
 
 def _refused(record: ModuleRecord, called: Collection[str]) -> set[str]:
-    """Layers at which PyTorch begins no stage, or more than one: it splits at every call of a layer, by whatever name,
-    never at a list of layers, and takes none apart from the rest that has a layer in it which another one has, too."""
+    """Find layers at which PyTorch begins no stage, or more than one: it splits at every call of a layer, under any
+    name; it never splits at a list of layers; and it does not split off a layer that contains a layer which another one
+    contains, too."""
     found = set(record.lists)
     for paths in by_first(record.other_paths):
         if len(paths.intersection(called)) > 1:
@@ -119,7 +120,7 @@ def _refused(record: ModuleRecord, called: Collection[str]) -> set[str]:
 
 
 def _overwritten(graph: Graph) -> Iterator[tuple[int, int]]:
-    """The first and the last forward op that touches each buffer which forward ops overwrite."""
+    """Yield, for each buffer that forward ops overwrite, the first and the last forward op that touches it."""
     touching: defaultdict[int, list[int]] = defaultdict(list)
     written: set[int] = set()
     for index, op in enumerate(graph.ops):
@@ -134,18 +135,18 @@ def _overwritten(graph: Graph) -> Iterator[tuple[int, int]]:
 
 
 def _is_called_again(graph: Graph, ops: Sequence[int], *, anywhere: bool) -> bool:
-    """Whether what begins a layer is met again in it: a layer that is called twice would begin two stages. anywhere: on
-    whatever line, of a layer that has several names."""
+    """True if the op that begins a layer occurs in it again: a layer that is called twice would begin two stages.
+    anywhere: count occurrences on any source line, for a layer that has several names."""
     signatures = [(op.module, op.target, "" if anywhere else op.source) for op in (graph.ops[index] for index in ops)]
     return signatures.count(signatures[0]) > 1 and (anywhere or bool(graph.ops[ops[0]].source))
 
 
 def _best_cuts(forward: Sequence[int], placed: Placed, devices: Sequence[int], candidates: Sequence[int]) -> list[int]:
-    """The candidates at which the later stages begin: dynamic programming over stages."""
+    """Choose the candidates at which the later stages begin, by dynamic programming over stages."""
     kept = [_kept(forward, placed, device) for device in devices]
     place_of = {index: place for place, index in enumerate(forward)}
     cuts = [place_of[index] for index in candidates]
-    # Per candidate at which a stage ends: the most time that the stages up to it keep, and where they end.
+    # Per candidate at which a stage ends: the most time that the stages up to it keep, and the ends of these.
     best: list[tuple[int, tuple[int, ...]] | None] = [(kept[0][cut], (number,)) for number, cut in enumerate(cuts)]
     for stage in range(1, len(devices) - 1):
         before: tuple[int, tuple[int, ...]] | None = None
@@ -161,14 +162,14 @@ def _best_cuts(forward: Sequence[int], placed: Placed, devices: Sequence[int], c
 
 
 def _kept(forward: Sequence[int], placed: Placed, device: int) -> list[int]:
-    """Per place in the forward order the time of the ops before it that are on a device."""
+    """Sum up, per place in the forward order, the time of the ops before it that are on a device."""
     times = (placed.get(index, (-1, 0)) for index in forward)
     return [0, *accumulate(time_ns if where == device else 0 for where, time_ns in times)]
 
 
 def stage_of_ops(graph: Graph, split: Split) -> list[int]:
-    """Per op the stage that computes it: forward ops by their place, the others with the forward of their module, or
-    else where what they read first is made."""
+    """Find the stage that computes each op: forward ops by their place, the others with the forward ops of their
+    module, or else in the stage that makes their first input."""
     stages: list[int] = []
     of_module: defaultdict[str, Counter[int]] = defaultdict(Counter)
     stage = 0
@@ -187,7 +188,7 @@ def stage_of_ops(graph: Graph, split: Split) -> list[int]:
 
 
 def inputs_in_later_stages(graph: Graph, split: Split) -> Iterator[tuple[str, int]]:
-    """Inputs of the network that another stage than the first reads, with that stage."""
+    """Yield the inputs of the network that a stage other than the first reads, with the last such stage."""
     stages = stage_of_ops(graph, split)
     for op in graph.ops:
         if op.kind == "input":
@@ -197,7 +198,7 @@ def inputs_in_later_stages(graph: Graph, split: Split) -> Iterator[tuple[str, in
 
 
 def parameters_in_several_stages(graph: Graph, split: Split) -> Iterator[str]:
-    """Parameters and buffers that forward ops of several stages read."""
+    """Yield the parameters and buffers that forward ops of several stages read."""
     stages = stage_of_ops(graph, split)
     for tensor, readers in zip(graph.tensors, graph.consumers_of, strict=True):
         reading = {stages[reader] for reader in readers if is_forward(graph.ops[reader])}

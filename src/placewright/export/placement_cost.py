@@ -1,4 +1,4 @@
-"""What a placement costs that an executed export makes of a plan: the graph planned anew under it."""
+"""The cost of a placement that an executed export makes of a plan: the graph planned anew under it."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 from placewright.support.quantities import format_bytes, format_time_ns
 
-#: Of the evaluations of a plan: the placement is given, and only the order is sought.
+#: As a share of the default evaluations of a plan: the placement is given, and only the order is sought.
 _SHARE_OF_EVALUATIONS = 0.125
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementCost:
-    """anew: planned anew. one_at_a_time_ns: step time in captured order, nothing side by side."""
+    """The cost of a placement. anew: metrics planned anew. one_at_a_time_ns: step time in captured order without
+    parallelism."""
 
     anew: Metrics
     one_at_a_time_ns: int
 
 
 def unconstrained_problem(plan: Plan, graph: Graph, measured: Path | None) -> Problem:
-    """The plan's problem, its ops under names that no pattern matches but their own.
+    """Build the plan's problem without constraints, with ops renamed so that no pattern matches them.
 
-    Raises InputError for a plan that moves tensors to the host, which no placement of whole modules says.
+    Raises InputError for a plan that moves tensors to the host, which no placement of whole modules expresses.
     """
     if plan.moves:
         raise InputError("the plan moves tensors to the host's memory; neither device maps nor pipelines do")
@@ -54,25 +55,25 @@ def unconstrained_problem(plan: Plan, graph: Graph, measured: Path | None) -> Pr
 
 
 def planned_devices(problem: Problem, plan: Plan, graph: Graph) -> NDArray[np.int32]:
-    """Where the plan has every scheduled op."""
+    """Return the device of every scheduled op in the plan."""
     return np.array([plan.device_of[graph.ops[index].name] for index in problem.lowered.graph_op], np.int32)
 
 
 def split_by_layers(problem: Problem, plan: Plan, graph: Graph) -> NDArray[np.int32]:
-    """The placement of `contiguous-split`, whose layers mostly stay whole, under the plan's constraints."""
+    """Return the placement of `contiguous-split`, whose layers mostly stay whole, under the plan's constraints."""
     constrained = replace(problem, graph=graph, constraints=recorded_constraints(plan.configuration))
     return ContiguousSplit().solve(constrained, SearchRun()).solution.device_of
 
 
 def found_anew(problem: Problem, plan: Plan, graph: Graph) -> NDArray[np.int32]:
-    """The placement of `auto` at its default budget, under the plan's constraints."""
+    """Return the placement of `auto` at its default budget, under the plan's constraints."""
     constrained = replace(problem, graph=graph, constraints=recorded_constraints(plan.configuration))
     budget = Budget(evaluations=default_evaluations("auto", constrained))
     return make_method("auto").solve(constrained, SearchRun(budget, seed=plan.seed)).solution.device_of
 
 
 def placement_cost(problem: Problem, device_of: NDArray[np.int32], seed: int) -> PlacementCost:
-    """Plans the problem anew with every scheduled op where `device_of` says."""
+    """Plan the problem anew with every scheduled op on its device in `device_of`."""
     devices = problem.machine.devices
     names = [problem.graph.ops[index].name for index in problem.lowered.graph_op]
     pins = tuple((name, devices[device].name) for name, device in zip(names, device_of.tolist(), strict=True))
@@ -83,8 +84,8 @@ def placement_cost(problem: Problem, device_of: NDArray[np.int32], seed: int) ->
 
 
 def one_at_a_time_ns(problem: Problem, device_of: NDArray[np.int32]) -> int:
-    """The captured order with nothing side by side: what an op reads from elsewhere is sent right before it, each
-    tensor once to a device. A host thread launches ahead of what runs."""
+    """Time the captured order without parallelism: an input from another device is sent right before its op, each
+    tensor once to a device. A host thread launches ahead of the step that runs."""
     lowered, machine = problem.lowered, problem.machine
     times = problem.time_ns[lowered.graph_op, device_of].tolist()
     places, homes = device_of.tolist(), device_of[lowered.producer].tolist()
@@ -112,12 +113,12 @@ def one_at_a_time_ns(problem: Problem, device_of: NDArray[np.int32]) -> int:
 
 
 def over_words(metrics: Metrics) -> str:
-    """By how much it is over the limits, for the end of a sentence."""
+    """State the bytes over the limits, for the end of a sentence."""
     return f", {format_bytes(metrics.bytes_over_limit)} over the limits" if metrics.bytes_over_limit else ""
 
 
 def one_device_words(plan: Plan) -> str:
-    """What one device takes, for the end of a sentence."""
+    """State the time of one device, for the end of a sentence."""
     one = plan.one_device
     if one is None:
         return ""

@@ -1,4 +1,4 @@
-"""What stages of a pipeline cost, beside the plan that they are made of and beside one device."""
+"""The cost of pipeline stages, compared with their plan and with one device."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitCost:
-    """What one split costs. one_batch: all in one piece. stage_ns: per device what it computes of it, or its process
-    takes to launch that, whichever is longer."""
+    """The cost of one split. one_batch: the batch in one piece. stage_ns: per device its computing time for a batch, or
+    the time in which its process launches that, whichever is longer."""
 
     one_batch: PlacementCost
     stage_ns: tuple[int, ...]
@@ -45,8 +45,8 @@ class SplitCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitJudgement:
-    """A plan's stages beside the plan. num_moved: ops that stand on another device than in the plan. layers: the stages
-    made of `contiguous-split` on the same machine; None where there are none."""
+    """A comparison of a plan's stages with the plan. num_moved: ops that are on another device than in the plan.
+    layers: the stages made of `contiguous-split` on the same machine; None where there are none."""
 
     split: Split
     num_moved: int
@@ -55,7 +55,7 @@ class SplitJudgement:
 
 
 def judge_split(plan: Plan, graph: Graph, measured: Path | None = None) -> SplitJudgement:
-    """Plans the graph anew with every stage on its device.
+    """Plan the graph anew with every stage on its device.
 
     Raises InputError when there is nothing to split, or an op of the graph has no time.
     """
@@ -71,7 +71,7 @@ def judge_split(plan: Plan, graph: Graph, measured: Path | None = None) -> Split
 
 
 def split_words(plan: Plan, found: SplitJudgement) -> Iterator[str]:
-    """The stages, and their cost beside the plan's and one device's, in sentences."""
+    """Compare the cost of the stages with the plan's and one device's, in sentences."""
     own = found.own.one_batch.anew
     yield f"{counted(found.num_moved, 'op')} of {len(plan.ops):,} run on another device than in the plan"
     times = f"plan {format_time_ns(plan.metrics.step_time_ns)}; this split {_times(found.own.one_batch)}"
@@ -89,7 +89,7 @@ def split_words(plan: Plan, found: SplitJudgement) -> Iterator[str]:
 
 
 def split_objections(plan: Plan, graph: Graph, found: SplitJudgement) -> Iterator[str]:
-    """What speaks against the split, and what torch.distributed.pipelining cannot run of it."""
+    """List the objections to the split, and what torch.distributed.pipelining cannot run of it."""
     own, one = found.own.one_batch.anew, plan.one_device
     if own.bytes_over_limit and not plan.metrics.bytes_over_limit:
         yield f"this split does not fit, unlike the plan: {format_bytes(own.bytes_over_limit)} over the limits"
@@ -109,13 +109,13 @@ def _by_layers(problem: Problem, plan: Plan, graph: Graph) -> SplitCost | None:
     try:
         split = find_split(graph, placed)
     except InputError:
-        # It fills one device.
+        # `contiguous-split` fills one device.
         return None
     return _cost(problem, _under_split(problem, graph, split), plan.seed)
 
 
 def _under_split(problem: Problem, graph: Graph, split: Split) -> NDArray[np.int32]:
-    """The device of every scheduled op; ops that must share a device go with the first."""
+    """Return the device of every scheduled op; ops that must share a device go with the first."""
     devices = np.array(split.devices, np.int32)[stage_of_ops(graph, split)]
     group, _ = problem.groups
     return devices[problem.lowered.graph_op][group]

@@ -1,4 +1,4 @@
-"""Machines by name, from a file, or as found here."""
+"""Machines: found by name, read from a file, or detected on this host."""
 
 from placewright.machines.detect import detect_machine
 from placewright.machines.presets import DevicePreset, LinkPreset, list_links, list_presets

@@ -1,4 +1,4 @@
-"""The machine this process runs on: GPUs as nvidia-smi lists them, CPU sockets as Linux does."""
+"""Detection of this host's machine: GPUs as listed by nvidia-smi, CPU sockets as listed by Linux."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from placewright.support.errors import InputError
 
 _SMI_COMMAND = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
 _SMI_TIMEOUT_S = 30
-#: What one core by itself gets from memory, as measured (presets.toml); many cores share what their socket has.
+#: The measured memory bandwidth of one core by itself (presets.toml); many cores share that of their socket.
 _CORE_BANDWIDTH = 25e9
-#: Where Linux does not state the clock, as on ARM.
+#: The clock where Linux does not state it, as on ARM.
 _ASSUMED_MHZ = 2000
 
 
 def detect_machine() -> Machine:
-    """The CPU sockets and NVIDIA GPUs of this host, with the links their presets have by default.
+    """Detect the CPU sockets and NVIDIA GPUs of this host, with the default links of their presets.
 
-    Memory is what the driver and Linux report; rates come from the presets, for the CPU from its cores and clock.
-    Raises InputError when a GPU has no preset, nvidia-smi fails, or /proc cannot be read.
+    Memory sizes are those reported by the driver and Linux; rates come from the presets, for the CPU from its cores and
+    clock. Raises InputError when a GPU has no preset, nvidia-smi fails, or /proc cannot be read.
     """
     presets = [*cpu_presets(_read("/proc/cpuinfo"), _read("/proc/meminfo")), *list_gpus()]
     return assemble("detected", number_devices(presets), all_to_all(presets, default_link), None)
 
 
 def detect_cpu() -> tuple[Device, int]:
-    """This host's first CPU socket, and how many cores it has. Raises InputError when /proc cannot be read."""
+    """Return this host's first CPU socket, and its number of cores. Raises InputError when /proc cannot be read."""
     cpuinfo = _read("/proc/cpuinfo")
     return cpu_presets(cpuinfo, _read("/proc/meminfo"))[0].device, _count_cores(_first_socket(cpuinfo))
 
 
 def cpu_name() -> str:
-    """What this host's processor calls itself. Raises InputError when /proc cannot be read."""
+    """Return the model name of this host's processor. Raises InputError when /proc cannot be read."""
     processors = _processors(_read("/proc/cpuinfo"))
     return processors[0].get("model name", "CPU") if processors else "CPU"
 
 
 def list_gpus() -> list[DevicePreset]:
-    """The NVIDIA GPUs of this host, in the order of nvidia-smi; none without it. Raises InputError where it fails, or
-    for a GPU without a preset."""
+    """List the NVIDIA GPUs of this host, in the order of nvidia-smi; none without it. Raises InputError where it fails,
+    or for a GPU without a preset."""
     return list(gpu_presets(_query_gpus()))
 
 
@@ -58,10 +58,10 @@ def _read(path: str) -> str:
 
 
 def _query_gpus() -> str:
-    """What nvidia-smi prints: one line "name, MiB" per GPU; nothing where there is no nvidia-smi."""
+    """Return the output of nvidia-smi: one line "name, MiB" per GPU; nothing where there is no nvidia-smi."""
     if shutil.which("nvidia-smi") is None:
         return ""
-    import subprocess  # here because it takes as long to import as the rest of this package
+    import subprocess  # here because its import takes as long as that of the rest of this package
 
     try:
         result = subprocess.run(_SMI_COMMAND, capture_output=True, text=True, timeout=_SMI_TIMEOUT_S, check=False)
@@ -76,7 +76,7 @@ def _query_gpus() -> str:
 
 
 def gpu_presets(smi_output: str) -> Iterator[DevicePreset]:
-    """One preset per line "name, MiB", with that memory. Raises InputError for a GPU no preset describes."""
+    """Yield one preset per line "name, MiB", with that memory. Raises InputError for a GPU without a preset."""
     for row in csv.reader(smi_output.splitlines(), skipinitialspace=True):
         if len(row) != 2 or not row[1].strip().isdecimal():
             raise InputError(f"nvidia-smi printed '{', '.join(row)}' instead of a name and a memory size")
@@ -88,12 +88,11 @@ def gpu_presets(smi_output: str) -> Iterator[DevicePreset]:
 
 
 def cpu_presets(cpuinfo: str, meminfo: str) -> list[DevicePreset]:
-    """One preset per socket, from the text of /proc/cpuinfo and /proc/meminfo.
+    """List one preset per socket, from the text of /proc/cpuinfo and /proc/meminfo.
 
-    Peak: cores x clock x 2 fused multiply-add units x vector width x 2, the width read from the flags. Bandwidth is
-    not listed by Linux: it is taken as that of the preset, or as what so few cores can use of it. Memory is divided
-    evenly among sockets.
-    Raises InputError when the texts lack processors or memory.
+    Peak: cores x clock x 2 fused multiply-add units x vector width x 2, the width read from the flags. Linux does not
+    list the bandwidth: it is that of the preset, or less if so few cores cannot use all of it. Memory is divided evenly
+    among sockets. Raises InputError when the texts lack processors or memory.
     """
     reference = find_preset("cpu")
     processors = _processors(cpuinfo)

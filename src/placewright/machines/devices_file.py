@@ -1,4 +1,4 @@
-"""Reads and writes devices.toml, the description of a machine; docs/machines.md states the format."""
+"""Reader and writer of devices.toml, the description of a machine; docs/machines.md states the format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from placewright.support.errors import InputError, did_you_mean, parser_message,
 from placewright.support.fields import Fields, placing, required
 from placewright.support.files import read_text, write_atomically
 
-#: The dtypes a device may state a peak for: those the costs of ops are counted in, and the default.
+#: The dtypes for which a device may state a peak: those in which the costs of ops are counted, and the default.
 PEAK_DTYPES = (
     *("default", "float64", "float32", "tfloat32", "float16", "bfloat16", "float8", "int8"),
     *("int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "int4", "uint4", "bool"),
@@ -28,7 +28,8 @@ PEAK_DTYPES = (
 
 @dataclass(frozen=True, kw_only=True)
 class _Entry:
-    """One [[devices]] table: `count` devices of one preset; `name` is theirs, or its beginning, or None."""
+    """One [[devices]] table: `count` devices of one preset. name: their name, or its beginning if there are several, or
+    None."""
 
     preset: DevicePreset
     count: int
@@ -36,7 +37,7 @@ class _Entry:
 
 
 def read_machine_file(path: Path) -> Machine:
-    """The machine of a .toml file, or of a .json file as `machine_to_json` writes it.
+    """Read a machine from a .toml file, or from a .json file as `machine_to_json` writes it.
 
     Raises InputError naming the file and what is wrong in it.
     """
@@ -76,13 +77,14 @@ def _read_entry(table: object, place: str) -> _Entry:
             raise InputError(f"count is {count}, which is less than 1")
         if bool(device.peak_flops_per_s) != (device.memory_bandwidth_bytes_per_s is not None):
             raise InputError("peak_flops and bandwidth belong together; give neither if the graph states its op times")
-    if kind is None:  # what is not the preset any more has a name of its own, where the file gives one
+    if kind is None:  # a device that differs from its preset is of a kind of its own, if the file names it
         kind = name if name and device != base.device else base.name
     return _Entry(preset=replace(base, device=replace(device, kind=kind)), count=count or 1, name=name)
 
 
 def _unknown_device(kind: str | None) -> DevicePreset:
-    """What a table without a preset starts from: the defaults all presets share, no rates and no link of its own."""
+    """Return the base for a table without a preset: the defaults that all presets share, without rates and without a
+    link."""
     name = kind or "device"
     return DevicePreset(
         name=name, description="", source="", family="device", device=replace(default_rates(), kind=name), link=""
@@ -94,7 +96,7 @@ def _overridden(fields: Fields, device: Device) -> Device:
     for dtype in given_peaks:
         if dtype not in PEAK_DTYPES:
             raise InputError(f"peak_flops has the unknown dtype '{shown(dtype)}'{did_you_mean(dtype, PEAK_DTYPES)}")
-    # The default is the rate of every dtype that the table does not list, so the preset's own do not stand beside it.
+    # The default is the rate of every dtype that the table does not list, so it replaces all of the preset's rates.
     peaks = given_peaks if "default" in given_peaks else dict(device.peak_flops_per_s) | given_peaks
     changes = {
         "memory_bytes": fields.size_bytes("memory"),
@@ -124,7 +126,7 @@ def _named(entries: Sequence[_Entry], numbered: Sequence[Device]) -> list[Device
 
 
 def write_machine_file(machine: Machine, path: Path, comment: str) -> None:
-    """Writes a machine as a devices.toml: rates are rounded to a thousandth. comment: what its first line says.
+    """Write a machine as a devices.toml. Rates are rounded to a thousandth. comment: the text of its first line.
 
     Raises InputError when the file cannot be written.
     """

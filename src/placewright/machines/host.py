@@ -1,4 +1,4 @@
-"""The host's memory beside devices that compute: tensors are moved there and back, and nothing runs there."""
+"""The host's memory next to devices that compute: tensors are moved there and back, and nothing runs there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from placewright.machine import HOST_KIND, MAX_DEVICES, Device, Link, Machine
 from placewright.machines.presets import find_link, list_presets
 
-#: What memory limits call it.
+#: Its name in memory limits.
 HOST_NAME = "host"
 
 
@@ -18,9 +18,9 @@ class HostMemory:
     Attributes
     ----------
     there, back
-        The links to it and from it, of each device.
+        The links from each device to it, and back.
     memory_bytes
-        How much of it may be used; None for no limit.
+        The most of it that may be used; None for no limit.
     """
 
     there: tuple[Link, ...]
@@ -28,14 +28,14 @@ class HostMemory:
     memory_bytes: int | None = None
 
     def beside(self, device: int) -> HostMemory:
-        """What one of the devices has alone."""
+        """Return the host's memory with the links of one device alone."""
         return replace(self, there=(self.there[device],), back=(self.back[device],))
 
 
 def usual_host(machine: Machine) -> HostMemory | None:
-    """The host's memory of a machine, over the PCI Express that the preset of each device names; None where moving is
-    not planned: beside a CPU, a device that is no preset or has the host's name, as many devices as a machine can have,
-    and for blocking transfers."""
+    """Return the host's memory of a machine, connected by the PCI Express links that the devices' presets name. None
+    where moves are not planned: for blocking transfers, with as many devices as a machine can have, and with any device
+    that is a CPU, has no preset, or has the host's name."""
     if machine.num_devices == MAX_DEVICES or machine.transfer_model != "overlapped":
         return None
     presets = {preset.name: preset for preset in list_presets()}
@@ -49,7 +49,7 @@ def usual_host(machine: Machine) -> HostMemory | None:
 
 
 def with_host(machine: Machine, host: HostMemory) -> Machine:
-    """The machine with the host's memory behind its devices as one more."""
+    """Append the host's memory to the machine's devices."""
     assert not machine.devices[-1].is_host
     memory = Device(name=HOST_NAME, kind=HOST_KIND, memory_bytes=host.memory_bytes, launches_itself=True)
     links = tuple((*row, there) for row, there in zip(machine.links, host.there, strict=True))
@@ -57,7 +57,7 @@ def with_host(machine: Machine, host: HostMemory) -> Machine:
 
 
 def parted(machine: Machine) -> tuple[Machine, HostMemory | None]:
-    """The machine without the host's memory, and that memory, where it has one."""
+    """Split a machine into the machine without the host's memory, and that memory, or None."""
     if not machine.devices[-1].is_host:
         return machine, None
     host = HostMemory(

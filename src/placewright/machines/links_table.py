@@ -1,4 +1,4 @@
-"""Reads the [links] table of devices.toml; docs/machines.md states the format."""
+"""Reader of the [links] table of devices.toml; docs/machines.md states the format."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TOPOLOGIES = ("all-to-all", "ring", "nodes", "host")
 
 
 def read_links(fields: Fields, presets: Sequence[DevicePreset], devices: Sequence[Device]) -> LinkMatrix:
-    """The matrix of links that a topology or a pair of matrices describes, [source][destination].
+    """Read the matrix of links, [source][destination], from a topology or a pair of matrices.
 
     Raises InputError for anything unknown, malformed or missing.
     """
@@ -44,7 +44,7 @@ def _topology(topology: str, fields: Fields, presets: Sequence[DevicePreset], de
 
 
 def _rule(fields: Fields, key: str) -> LinkRule | None:
-    """A link as the name of a preset or as a table of bandwidth and latency."""
+    """Read a link, given as the name of a preset or as a table of bandwidth and latency."""
     value = fields.take(key)
     if value is None:
         return None
@@ -76,7 +76,7 @@ def _nodes(fields: Fields, devices: Sequence[Device]) -> Nodes:
 
 
 def _matrix(fields: Fields, count: int) -> LinkMatrix:
-    """Links from a bandwidth and a latency, each one value for all pairs or a matrix [source][destination]."""
+    """Read links from a bandwidth and a latency, each one value for all pairs or a matrix [source][destination]."""
     bandwidth = _square("bandwidth", required("topology (or bandwidth)", fields.take("bandwidth")), count)
     latency = _square("latency", fields.take("latency"), count)
     return tuple(

@@ -1,4 +1,4 @@
-"""Known devices and links by name, read from presets.toml, which states the source of every number."""
+"""Presets of known devices and links, read from presets.toml, which states the source of every number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from placewright.support.quantities import parse_bandwidth, parse_bytes, parse_d
 
 @dataclass(frozen=True, kw_only=True)
 class LinkPreset:
-    """A kind of link: what one direction between one pair of devices reaches."""
+    """A kind of link, with the rates of one direction between one pair of devices."""
 
     name: str
     description: str
@@ -28,8 +28,8 @@ class LinkPreset:
 class DevicePreset:
     """A kind of device.
 
-    aliases: other names it answers to. family: "gpu", "cpu" or "device"; device names are made from it.
-    driver_names: what nvidia-smi calls it. device: its rates, under the preset's name.
+    aliases: other names for it. family: "gpu", "cpu" or "device"; device names are made from it.
+    driver_names: its names in nvidia-smi. device: its rates, under the preset's name.
     link, nvlink, pcie: names of the links to an equal device, over NVLink, and to a CPU; "" where there is none.
     """
 
@@ -46,18 +46,18 @@ class DevicePreset:
 
 
 def list_presets() -> tuple[DevicePreset, ...]:
-    """Every device preset, in the order of presets.toml."""
+    """List every device preset, in the order of presets.toml."""
     return _presets()[0]
 
 
 def list_links() -> tuple[LinkPreset, ...]:
-    """Every link preset, in the order of presets.toml."""
+    """List every link preset, in the order of presets.toml."""
     return _presets()[1]
 
 
 def find_preset(name: str) -> DevicePreset:
-    """The device preset of this name or alias, in any case. Raises InputError that suggests the nearest, and how to
-    describe one that is none of them."""
+    """Find the device preset of this name or alias, in any case. Raises InputError for an unknown name, which suggests
+    the nearest one, or how to describe the device."""
     by_name = {known: preset for preset in list_presets() for known in (preset.name, *preset.aliases)}
     if name.lower() not in by_name:
         nearest = did_you_mean(name, by_name, [preset.name for preset in list_presets()])
@@ -67,13 +67,14 @@ def find_preset(name: str) -> DevicePreset:
 
 
 def preset_of_driver(name: str, memory_bytes: int) -> DevicePreset | None:
-    """The preset of what the driver calls so, of several the one whose memory is nearest; None where there is none."""
+    """Find the preset with this name in the driver; of several, the one with the nearest memory. None if there is
+    none."""
     named = [preset for preset in list_presets() if name in preset.driver_names]
     return min(named, key=lambda preset: abs((preset.device.memory_bytes or 0) - memory_bytes), default=None)
 
 
 def find_link(name: str) -> LinkPreset:
-    """The link preset of this name, in any case. Raises InputError that suggests the nearest."""
+    """Find the link preset of this name, in any case. Raises InputError that suggests the nearest."""
     by_name = {preset.name: preset for preset in list_links()}
     if name.lower() not in by_name:
         raise InputError(f"unknown link '{shown(name)}'{did_you_mean(name, ['nvlink', *by_name])}")
@@ -81,7 +82,7 @@ def find_link(name: str) -> LinkPreset:
 
 
 def default_rates() -> Device:
-    """A device without rates, with how work is launched and the efficiencies all presets share."""
+    """Return a device without rates, with the launch settings and efficiencies that all presets share."""
     return _presets()[2]
 
 

@@ -1,4 +1,4 @@
-"""A machine as JSON, exactly: plans embed it, and `machine_from_json(machine_to_json(m)) == m`."""
+"""Exact JSON form of a machine: plans embed it, and `machine_from_json(machine_to_json(m)) == m`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from placewright.support.records import document_of
 
 
 def machine_to_json(machine: Machine) -> dict[str, Any]:
-    """JSON values only; links become two matrices [source][destination], an infinite bandwidth becomes null."""
+    """Convert to JSON values; links become two matrices [source][destination], an infinite bandwidth becomes null."""
     return {
         "name": machine.name,
         "transfer_model": machine.transfer_model,
@@ -23,7 +23,8 @@ def machine_to_json(machine: Machine) -> dict[str, Any]:
 
 
 def machine_from_json(data: object) -> Machine:
-    """The machine that `machine_to_json` described. Raises InputError for missing, unknown or impossible values."""
+    """Rebuild the machine from the output of `machine_to_json`. Raises InputError for missing, unknown or impossible
+    values."""
     fields = Fields(data)
     name = required("name", fields.text("name"))
     transfer_model = required("transfer_model", fields.text("transfer_model"))

@@ -1,4 +1,4 @@
-"""Which link joins which pair of devices: the matrix of links of a machine, built from a rule per pair."""
+"""Topologies: the matrix of links of a machine, built from a rule per pair of devices."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from placewright.machines.presets import DevicePreset, find_link
 from placewright.support.errors import InputError, shown
 
 LinkMatrix = tuple[tuple[Link, ...], ...]
-#: The link between two devices that stand side by side.
+#: The link between two devices that are directly connected.
 LinkRule = Callable[[DevicePreset, DevicePreset], Link]
 
 
 def check_count(count: int, machine_name: str) -> None:
-    """Raises InputError before anything is built for more devices than a machine may have."""
+    """Raise InputError, before anything is built, for more devices than a machine may have."""
     if count > MAX_DEVICES:
         raise InputError(
             f"machine '{shown(machine_name)}' has {shown(count)} devices; placewright plans for 1 to {MAX_DEVICES}"
@@ -24,7 +24,7 @@ def check_count(count: int, machine_name: str) -> None:
 
 
 def number_devices(presets: Sequence[DevicePreset]) -> list[Device]:
-    """The devices of the presets, named by family and number: cpu0, gpu0, gpu1."""
+    """Build the devices of the presets, named by family and number: cpu0, gpu0, gpu1."""
     counts: dict[str, int] = {}
     devices = []
     for preset in presets:
@@ -41,8 +41,8 @@ def assemble(
     transfers: TransferModel | None,
     launch: LaunchMode | None = None,
 ) -> Machine:
-    """The machine. Where transfers are not given, free links mean the papers' blocking model, others overlapped; where
-    launch is not, one host thread launches."""
+    """Build the machine. By default transfers are blocking, as in the papers, if all links are free, and otherwise
+    overlapped; and one host thread launches."""
     pairs = [link for i, row in enumerate(links) for j, link in enumerate(row) if i != j]
     free = bool(pairs) and all(link == Link() for link in pairs)
     model: TransferModel = transfers or ("blocking" if free else "overlapped")
@@ -52,10 +52,11 @@ def assemble(
 
 
 def default_link(first: DevicePreset, second: DevicePreset) -> Link:
-    """The link two devices usually have.
+    """Return the usual link between two devices.
 
-    Equal links join directly. To a CPU it is the other device's PCI Express. Different ones (two NVLink generations, a
-    module and a card) do not plug into each other, so they meet over the slower PCI Express of the two.
+    Two devices with the same link join directly. A CPU uses the other device's PCI Express. Devices with different
+    links (two NVLink generations, a module and a card) do not plug into each other, so they use the slower PCI Express
+    of the two.
     """
     if first.link and first.link == second.link:
         return find_link(first.link).link
@@ -65,10 +66,10 @@ def default_link(first: DevicePreset, second: DevicePreset) -> Link:
 
 
 def named_link(name: str) -> LinkRule:
-    """A rule that joins every pair by the named link; "nvlink" is the generation of each device.
+    """Return a rule that joins every pair by the named link; "nvlink" is the generation of each device.
 
-    Raises InputError for an unknown name; the rule raises it for a device that has no NVLink. A CPU has none either:
-    its pairs keep their PCI Express.
+    Raises InputError for an unknown name; the rule raises it for a device without NVLink. CPUs have none, but their
+    pairs keep PCI Express.
     """
     if name.lower() == "nvlink":
         return _nvlink
@@ -79,12 +80,12 @@ def named_link(name: str) -> LinkRule:
 
 
 def slower(first: Link, second: Link) -> Link:
-    """The link with less bandwidth, or of two equally fast ones that with more latency."""
+    """Return the link with less bandwidth; with equal bandwidths, the one with more latency."""
     return min(first, second, key=lambda link: (link.bandwidth_bytes_per_s or float("inf"), -link.latency_ns))
 
 
 def all_to_all(presets: Sequence[DevicePreset], rule: LinkRule) -> LinkMatrix:
-    """Every pair has a link of its own."""
+    """Give every pair a link of its own."""
     return tuple(
         tuple(Link() if i == j else rule(first, second) for j, second in enumerate(presets))
         for i, first in enumerate(presets)
@@ -92,7 +93,8 @@ def all_to_all(presets: Sequence[DevicePreset], rule: LinkRule) -> LinkMatrix:
 
 
 def ring(presets: Sequence[DevicePreset], rule: LinkRule) -> LinkMatrix:
-    """Neighbours in the given order are joined, and the last to the first; others pass through those between."""
+    """Join neighbours in the given order, and the last to the first; transfers between others pass through those
+    between."""
     count = len(presets)
     return tuple(
         tuple(_in_a_row([presets[k % count] for k in _shorter_way(i, j, count)], rule) for j in range(count))
@@ -101,7 +103,7 @@ def ring(presets: Sequence[DevicePreset], rule: LinkRule) -> LinkMatrix:
 
 
 def through_host(presets: Sequence[DevicePreset], rule: LinkRule | None) -> LinkMatrix:
-    """Every transfer goes up to the host's memory and down again; to or from a CPU only one of the two."""
+    """Route every transfer up to the host's memory and down again; to or from a CPU only one of the two."""
 
     def hop(device: DevicePreset) -> list[Link]:
         if device.family == "cpu":
@@ -133,7 +135,7 @@ class Nodes:
 
 
 def chain(links: Sequence[Link]) -> Link:
-    """Links one after the other, the whole tensor over each before the next: times add up."""
+    """Concatenate links over which the whole tensor passes one after the other: times add up."""
     per_byte = sum(1 / link.bandwidth_bytes_per_s for link in links if link.bandwidth_bytes_per_s is not None)
     return Link(
         bandwidth_bytes_per_s=1 / per_byte if per_byte else None,
@@ -147,7 +149,7 @@ def _in_a_row(stations: Sequence[DevicePreset], rule: LinkRule) -> Link:
 
 
 def _shorter_way(start: int, end: int, count: int) -> range:
-    """Positions from start to end around a circle; modulo count they are devices."""
+    """List positions from start to end the shorter way around a circle; modulo count they are devices."""
     forward, backward = (end - start) % count, (start - end) % count
     return range(start, start + forward + 1) if forward <= backward else range(start, start - backward - 1, -1)
 
@@ -171,5 +173,5 @@ def _nvlink(first: DevicePreset, second: DevicePreset) -> Link:
 
 
 def only(machine: Machine, device: int) -> Machine:
-    """The machine of one of its devices."""
+    """Return the machine with only one of its devices."""
     return replace(machine, devices=(machine.devices[device],), links=((machine.links[device][device],),))

@@ -1,1 +1,1 @@
-"""The table of methods, with those registered from outside."""
+"""The table of methods, including those registered from outside."""

@@ -1,5 +1,5 @@
-"""The methods that plan for users: each with what it is, and how long it searches where nobody says. Those of papers
-are the laboratory's (`placewright.lab.methods`)."""
+"""The methods that plan for users, each with its description and default budget. Methods of papers belong to the
+laboratory (`placewright.lab.methods`)."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from placewright.search.metaheuristics.superstep_annealing import SuperstepAnnea
 from placewright.search.run.budget import key_search_evaluations
 from placewright.search.run.method import Method
 
-#: "baseline": `auto` runs it first. "search of auto": `auto` may run it then. "guided": by a policy. "peer": published
-#: by others, to compare with. "learner": learns on the graph it is given. "own": registered from outside.
+#: "baseline": `auto` runs it first. "search of auto": `auto` may run it afterwards. "guided": by a policy. "peer": of
+#: other authors, for comparison. "learner": learns on the given graph. "own": registered from outside.
 Kind = Literal["default", "baseline", "search of auto", "guided", "peer", "learner", "own"]
 
 
 def paper_evaluations(problem: Problem) -> int:
-    """The budget of the paper, less for large problems."""
+    """Return the budget of the paper, less for large problems."""
     return key_search_evaluations(problem.core.num_keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MethodEntry:
-    """What users are told of a method, and what it takes.
+    """The description of a method for users, and its options.
 
-    summary: in one line, for the list that users choose from; docs/algorithms.md tells the rest. needs: beside
-    placewright; "" for nothing. default_evaluations: the budget where none is given; evaluations_with_policy: where a
-    policy is. with_policy: the method with a policy; None for a policy that it does not take. needs_policy: whether it
-    does nothing without one. tries_placements: whether it has a setting `time_of`, a function of problem and solution
-    that measures a step in ns, in place of the simulation.
+    summary: one line for the list that users choose from; docs/algorithms.md has the details. needs: its requirements
+    besides placewright; "" for none. default_evaluations: the budget where none is given. evaluations_with_policy: the
+    budget with a policy. with_policy: makes the method with a policy; returns None for a policy that it does not take.
+    needs_policy: True if it does nothing without one. tries_placements: True if it has a setting `time_of`, a function
+    of problem and solution that measures a step in ns, instead of the simulation.
     """
 
     method: Method
@@ -72,7 +72,7 @@ _BASELINES = {
 
 
 def _entries() -> Iterator[MethodEntry]:
-    """In the order in which they are listed."""
+    """Yield the entries in the order of the list."""
     yield MethodEntry(
         method=Auto(),
         kind="default",

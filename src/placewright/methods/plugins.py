@@ -1,4 +1,4 @@
-"""Methods from outside the package at work: the files that register them, and what they do wrong."""
+"""Methods from outside the package: the files that register them, and reports of their errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from placewright.support.modules import FAILURES, PLUGIN_PREFIX, described, load
 
 
 def load_plugins(paths: Iterable[str | Path]) -> None:
-    """Runs Python files that register methods or families of policies.
+    """Run Python files that register methods or families of policies.
 
     Raises InputError, naming the file, for one that cannot be run or registers none.
     """
@@ -26,7 +26,7 @@ def load_plugins(paths: Iterable[str | Path]) -> None:
 
 
 def _load_plugin(path: Path) -> None:
-    load_extensions()  # which the file may do: what they add is none of its doing
+    load_extensions()  # before the file does, so that their methods are not taken for those of the file
     before = {**METHODS, **FAMILIES}
     try:
         load_file(path, f"{PLUGIN_PREFIX}{path.stem}")
@@ -44,8 +44,8 @@ def _load_plugin(path: Path) -> None:
 
 
 def solve(method: Method, problem: Problem, run: SearchRun) -> Result:
-    """What the method makes of the problem. Of one from outside the result is measured anew, and what it does wrong
-    raises an InputError that names it."""
+    """Solve the problem with the method. For a method from outside, the result is measured anew, and its errors raise
+    an InputError that names it."""
     if method.name in ENTRIES:
         return method.solve(problem, run)
     try:

@@ -1,4 +1,4 @@
-"""What a policy is, and the families of policies there are: those of extensions and those registered from outside."""
+"""Policies, and the families of policies: those of extensions and those registered from outside."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Weights: TypeAlias = Mapping[str, NDArray[np.float32]]
 
 
 class Policy(Protocol):
-    """Turns an observation of a problem into a guide for a search. A policy file holds one."""
+    """Turns an observation of a problem into a guide for a search. A policy file stores one policy."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def family(self) -> str:
-        """Who can read its file: the name of a `PolicyFamily`."""
+        """The name of the `PolicyFamily` that can read its file."""
         ...
 
     @property
@@ -39,29 +39,29 @@ class Policy(Protocol):
 
     @property
     def record(self) -> Mapping[str, Any]:
-        """How it was trained: JSON values."""
+        """The record of its training, in JSON values."""
         ...
 
     @property
     def title(self) -> str:
-        """Its name and a digest of what decides its guides, since two trainings may give one name."""
+        """Its name and a digest of everything that determines its guides, since two trainings may use one name."""
         ...
 
     def check(self, problem: Problem) -> None:
-        """Raises InputError unless the policy is for such a problem."""
+        """Raise InputError unless the policy is for such a problem."""
         ...
 
     def observe(self, problem: Problem, seed: int) -> Any:
-        """What it sees of the problem."""
+        """Return the policy's observation of the problem."""
         ...
 
     def guide(self, problem: Problem, observation: Any, seed: int) -> Guide:
-        """What it makes of that."""
+        """Return a guide for a search, from an observation."""
         ...
 
 
 class ReadPolicy(Protocol):
-    """Makes a policy of what its file holds. Raises InputError where that is none."""
+    """Builds a policy from the content of its file. Raises InputError for invalid content."""
 
     def __call__(
         self, *, name: str, configuration: Mapping[str, Any], weights: Weights, record: Mapping[str, Any]
@@ -70,11 +70,11 @@ class ReadPolicy(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyFamily:
-    """A kind of policy: who reads its files, and how it is trained.
+    """A kind of policy: the reader of its files, and its trainings.
 
-    name: as `train NAME` takes it and policy files state it. trainings: by the names that --config takes; the first
-    is the one by default (of placewright.lab.learning.training.TrainingConfiguration). algorithm: what they learn by,
-    as tables name it.
+    name: as in `train NAME` and in policy files. trainings: configurations by the names that --config takes, the
+    default first (of placewright.lab.learning.training.TrainingConfiguration). algorithm: the learning algorithm, as
+    named in tables.
     """
 
     name: str
@@ -88,12 +88,12 @@ FAMILIES: dict[str, PolicyFamily] = {}
 #: Policies that come with the package or an extension, by the names that --policy takes.
 NAMED_POLICIES: dict[str, Callable[[], Policy]] = {}
 _OWN = set[str]()
-#: Packages name their families in this group of entry points: NAME = "module:FAMILY".
+#: The group of entry points in which packages name their families: NAME = "module:FAMILY".
 ENTRY_POINTS = "placewright.policies"
 
 
 def add_families(*families: PolicyFamily) -> None:
-    """Adds placewright's own, whose names nobody else can take."""
+    """Add placewright's own families, whose names nobody else can take."""
     for family in families:
         FAMILIES[family.name] = family
         _OWN.add(family.name)
@@ -105,7 +105,7 @@ def register_policy_family(family: PolicyFamily) -> PolicyFamily:
     Parameters
     ----------
     family
-        What there is to know of the kind. One registered again replaces the one before.
+        The family to register. It replaces an earlier one of the same name.
 
     Returns
     -------
@@ -115,7 +115,7 @@ def register_policy_family(family: PolicyFamily) -> PolicyFamily:
     Raises
     ------
     InputError
-        Where its name is that of a family of placewright's, or it is no PolicyFamily.
+        Where its name is that of one of placewright's own families, or it is no PolicyFamily.
     """
     if not isinstance(family, PolicyFamily):
         raise InputError(f"a family of policies must be a PolicyFamily, not {shown(type(family).__name__)}")
@@ -127,7 +127,7 @@ def register_policy_family(family: PolicyFamily) -> PolicyFamily:
 
 
 def family_of(name: str) -> PolicyFamily:
-    """The family of that name. Raises InputError when there is none."""
+    """Find the family of that name. Raises InputError when there is none."""
     if name not in FAMILIES:
         load_extensions()
     if name not in FAMILIES:

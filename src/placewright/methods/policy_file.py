@@ -1,5 +1,5 @@
 """Policies on disk: safetensors (an 8-byte length, a JSON header of that length, arrays), with configuration and record
-in the header. Read and written here, in so many lines, since an installed package has numpy alone."""
+in the header. The format is read and written here, since an installed package depends only on numpy."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from placewright.support.modules import lacking, load_extensions
 
 SUFFIX = ".safetensors"
 SCHEMA_VERSION = 2
-#: Of the header's metadata, whose values are strings: JSON in our case.
+#: The key of the policy in the header's metadata, whose values are strings: JSON in our case.
 _KEY = "placewright"
 _ALIGNMENT = 8
 _LONGEST_NAME = 100
 
 
 def find_policy(name: str, folder: Path | None = None) -> Policy:
-    """A policy that comes with the package, by name, or one in a file, whose path starts in `folder`.
+    """Load a policy by its name in the package, or from a file, whose path is relative to `folder`.
 
     Raises InputError when there is none or the file is no policy.
     """
@@ -42,7 +42,7 @@ def find_policy(name: str, folder: Path | None = None) -> Policy:
 
 
 def write_policy(policy: Policy, path: str | Path) -> None:
-    """Raises InputError naming the path when it cannot be written."""
+    """Write a policy to a file. Raises InputError naming the path when it cannot be written."""
     about = {
         "schema_version": SCHEMA_VERSION,
         "family": policy.family,
@@ -62,7 +62,8 @@ def write_policy(policy: Policy, path: str | Path) -> None:
 
 
 def read_policy(path: str | Path) -> Policy:
-    """Raises InputError naming the file when it is no policy, or none that this version reads."""
+    """Read a policy from a file. Raises InputError naming the file when it is no policy, or none that this version
+    reads."""
     data = read_bytes(path)
     try:
         header, content = _parts(data)
@@ -84,7 +85,7 @@ def read_policy(path: str | Path) -> Policy:
 
 
 def _parts(data: bytes) -> tuple[dict[str, Any], bytes]:
-    """The header and the bytes of all arrays."""
+    """Split a file into the header and the bytes of all arrays."""
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > len(data) - 8:
         raise InputError("not a policy, or cut short: it ends before its header does")
@@ -95,7 +96,7 @@ def _parts(data: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def _about(header: Mapping[str, Any]) -> dict[str, Any]:
-    """What placewright writes into the header."""
+    """Read placewright's own data from the header."""
     metadata = header.get("__metadata__")
     if not isinstance(metadata, dict) or _KEY not in metadata:
         raise InputError("a safetensors file, but not a policy of placewright")

@@ -1,5 +1,5 @@
-"""The table of methods: placewright's, those that extensions add and those registered from outside; each in one line,
-and its settings by name."""
+"""The table of methods: placewright's own, those of extensions and those registered from outside; with one-line
+summaries, and settings by name."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from placewright.search.run.method import Method
 from placewright.support.errors import InputError, did_you_mean, shown
 from placewright.support.modules import FAILURES, described, lacking, load_extensions
 
-#: What users are told of each of placewright's, by the name they give.
+#: The descriptions of placewright's own methods, by their names.
 ENTRIES: dict[str, MethodEntry] = {}
-#: Every method with its default configuration, but for those that do nothing without a policy.
+#: Every method with its default configuration, except those that do nothing without a policy.
 METHODS: dict[str, Method] = {}
-#: Packages name their methods in this group of entry points: NAME = "module:METHOD".
+#: The group of entry points in which packages name their methods: NAME = "module:METHOD".
 ENTRY_POINTS = "placewright.methods"
 #: A comma separates the solvers of `bench run`, a colon a solver from its policy.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
@@ -31,7 +31,7 @@ M = TypeVar("M")
 
 
 def add_methods(entries: Iterable[MethodEntry]) -> None:
-    """Adds placewright's own, whose names nobody else can take."""
+    """Add placewright's own methods, whose names nobody else can take."""
     for entry in entries:
         ENTRIES[entry.method.name] = entry
         if not entry.needs_policy:
@@ -42,7 +42,7 @@ add_methods(OWN)
 
 
 def default_evaluations(name: str, problem: Problem, policy: Policy | None = None) -> int:
-    """The budget of that method, with that policy, where none is given."""
+    """Return the default budget of the method with that name and policy."""
     entry = ENTRIES.get(name)
     if entry is None:
         return paper_evaluations(problem)
@@ -51,7 +51,7 @@ def default_evaluations(name: str, problem: Problem, policy: Policy | None = Non
 
 
 def make_method(name: str, *, policy: Policy | None = None, settings: Mapping[str, Any] | None = None) -> Method:
-    """The method of that name, guided by the policy where one is given, and with these settings in place of its own.
+    """Make the method of that name, guided by the policy if one is given, and with these settings instead of its own.
 
     Raises InputError when there is no such method, or it does not take that policy or setting.
     """
@@ -78,7 +78,7 @@ def register_method(method: M) -> M:
     ----------
     method
         An object with a `name` and a `solve`, as `placewright.methods.table.Method` describes them, or a class of such
-        objects that is called without arguments. One registered again replaces the one before.
+        objects that is called without arguments. It replaces an earlier method of the same name.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def register_method(method: M) -> M:
     Raises
     ------
     InputError
-        Where it lacks a name or `solve`, its name is no word, or the name is that of a method of placewright's own.
+        Where it lacks a name or `solve`, its name is no word, or the name is that of one of placewright's own methods.
     """
     made = method() if isinstance(method, type) else method
     name, solve = getattr(made, "name", None), getattr(made, "solve", None)
@@ -106,7 +106,7 @@ def register_method(method: M) -> M:
 
 
 def find_method(name: str) -> None:
-    """Makes the method of that name known, from an extension or an entry point of an installed package.
+    """Load the method of that name from an extension or an entry point of an installed package, unless it is known.
 
     Raises InputError when there is none, and naming the entry point when it cannot be loaded.
     """
@@ -121,7 +121,7 @@ def find_method(name: str) -> None:
 
 
 def load_entry_points() -> list[str]:
-    """Registers the methods of all installed packages; a sentence for each that cannot be loaded."""
+    """Register the methods of all installed packages; return a sentence for each that cannot be loaded."""
     complaints = list(load_extensions())
     for entry in entry_points(group=ENTRY_POINTS):
         try:
@@ -144,16 +144,16 @@ def _load_entry_point(entry: EntryPoint) -> None:
         raise InputError(f"{label} has a method of another name; both must be the same")
 
 
-#: The first names it, and a policy is given as such.
+#: Not settings: the name identifies the method, and a policy is passed as such.
 _NOT_SET = frozenset({"name", "policy"})
-#: Is no value that one could write down.
+#: A setting whose value cannot be written down.
 _NOT_LISTED = frozenset({"time_of"})
 
 
 def with_settings(method: Method, settings: Mapping[str, Any]) -> Method:
-    """The method with these in place of its own.
+    """Return the method with these settings instead of its own.
 
-    Raises InputError for a setting that it does not have, or a value that it cannot be.
+    Raises InputError for a setting that it does not have, or a value that the setting cannot take.
     """
     if not settings:
         return method
@@ -192,14 +192,14 @@ class MethodSummary:
     Attributes
     ----------
     name
-        What `--solver` takes.
+        Its name for `--solver`.
     kind
-        "default", "baseline" (auto runs it first), "search of auto", "guided", "peer" (to compare with), "learner"
-        (learns on the graph it is given) or "own" (registered from outside).
+        "default", "baseline" (auto runs it first), "search of auto", "guided", "peer" (for comparison), "learner"
+        (learns on the given graph) or "own" (registered from outside).
     summary
-        What it does.
+        Its description.
     needs
-        What it needs beside placewright; "" for nothing.
+        Its requirements besides placewright; "" for none.
     """
 
     name: str
@@ -209,7 +209,8 @@ class MethodSummary:
 
 
 def method_summaries() -> tuple[list[MethodSummary], list[str]]:
-    """All methods, those of installed packages too, and a sentence for each of these that cannot be loaded."""
+    """List all methods, including those of installed packages, and a sentence for each of these that cannot be
+    loaded."""
     complaints = load_entry_points()
     found = [
         MethodSummary(name=name, kind=entry.kind, summary=entry.summary, needs=entry.needs)

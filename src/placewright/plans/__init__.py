@@ -1,1 +1,1 @@
-"""A solution becomes a plan: times, buffers, memory curves; plans on disk."""
+"""Plans: made from solutions, with times, buffers and memory curves, and stored on disk."""

@@ -1,4 +1,4 @@
-"""The memory a schedule holds: buffers, from the step that makes them to the last that needs them, and curves."""
+"""The memory of a schedule: buffers, from the step that makes them to the last that needs them, and memory curves."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from placewright.support.garbage import collection_paused
 
 Int = NDArray[np.int64]
 
-#: Position of the step that frees a graph output: none before the step ends.
+#: The position of the step that frees a graph output: none does before the step ends.
 NEVER = -1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Held:
-    """Buffers of one kind, as columns: names of each and of the op it belongs to, where and how much, and the positions
-    of the steps with whose start it begins and with whose finish it ends, NEVER for what stays."""
+    """Buffers of one kind, as columns: the name of each and of the op it belongs to, its device and size, and the
+    positions of the steps at whose start it begins and at whose finish it ends; NEVER for buffers that stay."""
 
     kind: BufferKind
     name: list[str]
@@ -34,7 +34,7 @@ class _Held:
 
 @collection_paused()
 def buffers_and_curves(schedule: Schedule) -> tuple[tuple[Buffer, ...], tuple[MemoryCurve, ...]]:
-    """All memory held on any device, and each device's curve over the events in order."""
+    """Return all memory held on any device, and each device's curve over the events in order."""
     held = [*_held_tensors(schedule), _held_workspaces(schedule)]
     residents = _residents(schedule)
     rows = residents + [row for kind in held for row in _buffers(schedule, kind)]
@@ -62,7 +62,8 @@ def _buffers(schedule: Schedule, held: _Held) -> list[Buffer]:
 
 
 def _curve(schedule: Schedule, resident_bytes: int, size: Int, begin: Int, end: Int) -> MemoryCurve:
-    """Events sorted by time, then by position, a start before its finish; one point each, however much it changes."""
+    """Build a curve from events sorted by time, then by position, with a start before its finish. Each event is one
+    point, however many buffers it changes."""
     freed = end != NEVER
     time = np.concatenate([schedule.start_ns[begin], schedule.finish_ns[end[freed]]])
     rank = np.concatenate([2 * begin, 2 * end[freed] + 1])
@@ -110,7 +111,8 @@ def _held_workspaces(schedule: Schedule) -> _Held:
 
 
 def _held_tensors(schedule: Schedule) -> tuple[_Held, _Held]:
-    """Tensors at home and their copies elsewhere, from the step that makes them to their last consumer there."""
+    """Return the lifetimes of tensors on their own device and of copies elsewhere, from the step that makes them to
+    their last consumer there."""
     lowered, graph = schedule.problem.lowered, schedule.problem.graph
     makers = [graph.ops[index].name for index in lowered.graph_op[lowered.producer].tolist()]
     names = schedule.tensor_names

@@ -1,6 +1,6 @@
 """Plan files: JSON, compressed when the name ends in .gz. docs/formats.md describes every key.
 
-A plan that was read must agree with itself.
+`read_plan` checks that a plan is consistent.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _COLUMNS: Mapping[str, type] = {
     "reruns": Rerun,
     "moves": Move,
 }
-#: Left out where they are empty, with what stands for them.
+#: Fields that are left out where they are empty, with their default values.
 _OPTIONAL: Mapping[str, Any] = {"reruns": None, "moves": None, "memory_floor_op": ""}
 
 
 @collection_paused()
 def write_plan(plan: Plan, path: str | Path) -> None:
-    """Writes the plan so that `read_plan` gives it back equal; gzipped when the name ends in .gz.
+    """Write the plan so that `read_plan` gives it back equal; gzipped when the name ends in .gz.
 
     Raises InputError when the file cannot be written; nothing is left half-written.
     """
@@ -52,7 +52,7 @@ def write_plan(plan: Plan, path: str | Path) -> None:
 
 @collection_paused()
 def read_plan(path: str | Path) -> Plan:
-    """The plan in a file. Raises InputError naming the file, the field and what is wrong with it."""
+    """Read the plan in a file. Raises InputError naming the file, the field and what is wrong with it."""
     name = str(path)
     data = unpack(read_bytes(path), name)
     try:
@@ -81,7 +81,7 @@ def _machine(value: object) -> Machine:
 
 @cache
 def _model() -> type[BaseModel]:
-    """What a plan file must hold, made from the fields of Plan."""
+    """Build the schema of a plan file from the fields of Plan."""
     columns: dict[str, Any] = {key: model_of(kind, columns=True) for key, kind in _COLUMNS.items()}
     columns |= {key: columns[key] | None for key in ("reruns", "moves")}
     replaced = {"schema_version": int, "machine": Any, "configuration": dict[str, Any], **columns}
@@ -98,14 +98,14 @@ def _check_version(data: bytes, name: str) -> None:
     if not isinstance(document, dict) or "schema_version" not in document:
         raise InputError(f"'{name}' is not a plan: it has no schema_version")
     found = document["schema_version"]
-    # A graph has a version of its own, and is told apart by what a plan has and it lacks.
+    # A graph file has a version of its own too, but lacks a key that every plan has.
     if (found != SCHEMA_VERSION or isinstance(found, bool)) and "graph_name" in document:
         found = found if isinstance(found, int) and not isinstance(found, bool) else dumps(found)
         raise InputError(f"'{name}' {other_version(found, SCHEMA_VERSION, 'placewright plan')}")
 
 
 def check_consistency(plan: Plan) -> None:
-    """What one field promises about another; readers of plans rely on it. Raises InputError without the file's name."""
+    """Check the relations between fields that readers of plans rely on. Raises InputError without the file's name."""
     num_devices = plan.machine.num_devices
     _check_lengths(plan, num_devices)
     _check_steps(plan, num_devices)
@@ -125,7 +125,7 @@ def check_consistency(plan: Plan) -> None:
 
 
 def _check_lengths(plan: Plan, num_devices: int) -> None:
-    """One entry per device in all that is per device."""
+    """Check that lists per device have one entry per device."""
     lists: dict[str, Sequence[object]] = {
         "memory_limits_bytes": plan.memory_limits_bytes,
         "memory_curves": plan.memory_curves,
@@ -146,7 +146,7 @@ def _check_lengths(plan: Plan, num_devices: int) -> None:
 
 
 def _check_reruns(plan: Plan, names: set[str]) -> None:
-    """Each an op of the plan, as is the op that runs again and the one before which it does."""
+    """Check that each rerun, its op and the op before which it runs are ops of the plan."""
     again = [rerun.name for rerun in plan.reruns]
     _require(len(set(again)) == len(again), "two reruns have one name")
     for rerun in plan.reruns:
@@ -158,7 +158,7 @@ def _check_reruns(plan: Plan, names: set[str]) -> None:
 
 
 def _check_moves(plan: Plan, names: set[str]) -> None:
-    """Each of another tensor, before ops of the plan, to a host's memory that is there."""
+    """Check that each move is of another tensor, before ops of the plan, and that there is a host memory."""
     moved = [move.tensor for move in plan.moves]
     _require(len(set(moved)) == len(moved), "two moves are of one tensor")
     _require(not moved or plan.machine.devices[-1].is_host, "there are moves, and no memory of the host")
@@ -171,7 +171,8 @@ def _check_moves(plan: Plan, names: set[str]) -> None:
 
 
 def _check_buffers(plan: Plan, num_devices: int, names: set[str]) -> None:
-    """Each on a device, for a time, and of an op or, a copy, of a transfer that brings it; residents are of no op."""
+    """Check that each buffer is on a device, for a time, and belongs to an op; residents belong to none, and a transfer
+    brings each copy."""
     brought = {(transfer.tensor, transfer.destination) for transfer in plan.transfers}
     for buffer in plan.buffers:
         label = f"buffer '{shown(buffer.name)}'"

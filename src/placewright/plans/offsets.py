@@ -1,7 +1,8 @@
 """Offsets of a plan's buffers: one arena per device, as small as can be found.
 
-Which of two buffers that meet at one instant goes first is the plan's order. The last reader of a buffer is not in the
-plan, only when it finishes; of several steps that finish then, the last is taken. So nothing is overwritten too early.
+The plan's order decides which of two buffers that meet at one instant goes first. The plan does not record the last
+reader of a buffer, only when it finishes; of several steps that finish then, the last is taken. So nothing is
+overwritten too early.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from placewright._core import smallest_arena
 from placewright.plans.record import Buffer, Plan
 from placewright.support.errors import InputError
 
-#: A cache line, which vector instructions and DMA engines take.
+#: The size of a cache line, which vector instructions and DMA engines can work with.
 DEFAULT_ALIGNMENT = 64
-#: Looks at a buffer: ten seconds for a device, where the search is not done before.
+#: The most inspections of buffers in a search: about ten seconds per device.
 _EFFORT = 4_000_000_000
 
 _Event = tuple[int, int, int]  # time, position in the order, 0 for a start and 1 for a finish
@@ -30,9 +31,9 @@ class PlacedBuffer:
     Attributes
     ----------
     buffer
-        Of the plan.
+        The buffer of the plan.
     offset
-        Of its first byte, a multiple of the alignment.
+        Offset of its first byte, a multiple of the alignment.
     begin, end
         It is held from event `begin` up to event `end`; a buffer that begins with event `end` may have its bytes.
     """
@@ -45,7 +46,7 @@ class PlacedBuffer:
 
 @dataclass(frozen=True, kw_only=True)
 class Arena:
-    """Where everything lies that one device holds.
+    """The places of all buffers on one device.
 
     Attributes
     ----------
@@ -54,11 +55,11 @@ class Arena:
     alignment
         Offsets are multiples of it; sizes are rounded up to one.
     size_bytes
-        Of the arena: where the highest buffer ends.
+        Size of the arena: the end of its highest buffer.
     bound_bytes
-        No arena is smaller: proven. It is the most that is held at one time, sizes rounded up, or more.
+        A proven lower bound on the size of any arena: at least the most memory held at one time, with sizes rounded up.
     buffers
-        All that take bytes, in the plan's order.
+        All buffers that take bytes, in the plan's order.
     """
 
     device: int
@@ -103,7 +104,7 @@ def _arena(plan: Plan, device: int, alignment: int, spans: dict[int, tuple[_Even
 
 
 def _spans(plan: Plan) -> dict[int, tuple[_Event, _Event]]:
-    """Of each buffer, by its id: with which start it begins and with which finish it ends."""
+    """Map the id of each buffer to the start with which it begins and the finish with which it ends."""
     made = {op.name: op.position for op in plan.ops}
     brought = {(transfer.tensor, transfer.destination): transfer.position for transfer in plan.transfers}
     last_on: defaultdict[tuple[int, int], int] = defaultdict(lambda: -1)  # of the ops on a device that finish then

@@ -1,4 +1,4 @@
-"""The best that one device does: what a plan is compared with, whichever device the user names first."""
+"""The best result of a single device, with which a plan is compared, whichever device the user names first."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ from placewright.search.run.result import Result, measure
 from placewright.search.run.search_run import SearchRun
 
 #: An order of ops with transfers early, late or batched; there are none unless pins keep ops elsewhere.
+#: One order of ops is tried with transfers early, late and batched; only pins that keep ops elsewhere cause transfers.
 _EVALUATIONS = 3
-#: The captured order, its ops timed while the other devices are idle: other times than those of the plan.
+#: The captured order with ops timed while the other devices were idle, so that times differ from those of the plan.
 TIMED_ALONE = "input-order, timed alone"
 
 
 def best_one_device(problem: Problem, result: Result, within: OneDevice | None = None) -> OneDevice:
-    """The captured order on the device where it is best, or `within` where that is better. Where neither fits, another
-    simple order that fits one, if a baseline found one; else the captured order on the device that it exceeds least."""
+    """Return the captured order on the device where it is best, or `within` where that is better. If neither fits:
+    another simple order that fits one device, if a baseline found one; else the captured order on the device that it
+    exceeds least."""
 
     def fitness(one: OneDevice) -> tuple[int, int, int]:
         return one.metrics.fitness(problem.objective)
@@ -46,11 +48,11 @@ def best_one_device(problem: Problem, result: Result, within: OneDevice | None =
 def within_one_device(
     problem: Problem, seed: int, seconds: float | None, keep: Sequence[str], interrupted: Interrupted | None = None
 ) -> OneDevice | None:
-    """The best that one of several devices does within its memory when ops run again there, or what they make is moved
-    to the host: on those that do not hold the captured order, where it might still beat the ones that do. None where
-    nothing is found, where ops are bound to devices, and where memory is what counts.
+    """Find the best that one of several devices does within its memory when ops run again there, or their results are
+    moved to the host. Only devices that do not hold the captured order, and might still beat those that do, are
+    searched. None where nothing is found, where ops are bound to devices, and where the objective is not the step time.
 
-    seconds: as long each device is searched at most. keep: as `kept` takes it.
+    seconds: the longest search per device. keep: as `kept` takes it.
     """
     bound = problem.constraints.pins or problem.constraints.forbids
     if problem.machine.num_devices == 1 or problem.objective != "step-time" or bound:
@@ -59,7 +61,7 @@ def within_one_device(
     fitting = [one.metrics.step_time_ns for one in captured if one.metrics.bytes_over_limit == 0]
     best: OneDevice | None = None
     for one in sorted(captured, key=lambda one: one.metrics.step_time_ns):
-        # No run is saved by running some twice.
+        # Reruns only add time to a captured order that is already slower than one that fits.
         if one.metrics.bytes_over_limit == 0 or one.metrics.step_time_ns >= min(fitting, default=2**62):
             continue
         if (metrics := _rematerialized(problem, one.device, seed, seconds, keep, interrupted)) is None:
@@ -71,9 +73,9 @@ def within_one_device(
 
 
 def timed_alone(plan: Plan, one: OneDevice | None) -> OneDevice | None:
-    """What a plan whose times were measured while all devices compute is compared with. one: from such times of one
-    device alone, None where these are not known; where it does not fit, or ops run elsewhere meanwhile, the plan's own
-    counts."""
+    """Return the comparison for a plan whose times were measured while all devices computed. one: the result with times
+    measured on one device alone, None where these are not known. If it does not fit, or ops run elsewhere meanwhile,
+    the plan's own comparison is returned."""
     if one is None or one.metrics.bytes_over_limit or one.num_elsewhere:
         return plan.one_device
     return replace(one, order=TIMED_ALONE) if one.order == INPUT_ORDER.name else one
@@ -87,7 +89,7 @@ def _rematerialized(
     keep: Sequence[str],
     interrupted: Interrupted | None,
 ) -> Metrics | None:
-    """What is found on one device alone, as metrics of the whole machine; None where it does not fit."""
+    """Search one device alone, and return metrics of the whole machine; None where nothing fits."""
     alone = replace(
         problem,
         machine=only(problem.machine, device),
@@ -99,7 +101,7 @@ def _rematerialized(
     host = usual_host(alone.machine)
     host = host if some_may_move(alone, keep, host) else None
     if made_names(alone.graph, moves=host is not None):
-        return None  # what runs again could not be named
+        return None  # reruns could not be named
     if no_runs_fit(alone, host) or not (host is not None or some_may_run_again(alone, keep)):
         return None
     budget = Budget(evaluations=solve.rerun_evaluations(alone), seconds=seconds)
@@ -116,7 +118,7 @@ def _rematerialized(
 
 
 def alone(problem: Problem, device: int, method: OneDeviceOrder) -> OneDevice:
-    """One device with the order of a method."""
+    """Evaluate one device with the order of a method."""
     device_of = _core.all_on(problem.core, device)
     candidate = Candidate(name=method.name, device_of=device_of, order=method.order(problem))
     metrics = measure(problem, evaluate(problem, candidate, _EVALUATIONS).solution)
@@ -124,7 +126,7 @@ def alone(problem: Problem, device: int, method: OneDeviceOrder) -> OneDevice:
 
 
 def captured_alone(problem: Problem) -> Iterator[OneDevice]:
-    """The captured order on each device that is not like an earlier one."""
+    """Yield the captured order on each device that is not like an earlier one."""
     return (alone(problem, device, INPUT_ORDER) for device in distinct_devices(problem))
 
 

@@ -1,4 +1,4 @@
-"""What a plan was made from, found again: its graph, whether that is the one, and the file of measured times."""
+"""The origin of a plan: its graph, found and compared again, and the file of measured times."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ def find_graph(
     name: str = "the plan",
     asked: str,
 ) -> Graph:
-    """The graph a plan is for, without its reruns. model: that graph, or the file of it; None for what the plan was
-    made from. dims: of the file; measured: the file of measured workspaces; what the plan was made with where they are
-    not given. name: what errors call the plan. asked: how one names the model, as `recorded_graph` takes it.
+    """Find the graph of a plan, without its reruns.
 
-    Raises InputError where the plan is for another graph, says no file, or the file cannot be read.
+    model: that graph, or its file; None for the one that the plan was made from. dims: of the file. measured: the file
+    of measured workspaces. Both default to those that the plan was made with. name: how errors call the plan. asked:
+    how to name the model, as `recorded_graph` takes it.
+
+    Raises InputError where the plan is for another graph or names no file, or the file cannot be read.
     """
     graph = recorded_graph(plan.configuration, model, dims, name=name, asked=asked)
     if graph.fingerprint != plan.graph_fingerprint:
@@ -47,11 +49,11 @@ def recorded_graph(
     name: str,
     asked: str,
 ) -> Graph:
-    """The graph of a plan's or a map's configuration, or the one that is given in its place; not yet compared with
-    what was planned. asked: how one gives it, with {file} and {graph} where a command and Python name it.
+    """Return the graph that is given, or else the one that the configuration of a plan or a map records; it is not yet
+    compared with the plan. asked: how to give it, with {file} and {graph} where a command and Python name it.
 
-    What the configuration records is data, whoever wrote it: code that it names is not run. Raises InputError for such
-    code, and where neither says a file.
+    The configuration is data from any author: code that it names is not run. Raises InputError for such code, and if
+    neither names a file.
     """
     given = dims or recorded_dims(configuration)
     if model is not None:
@@ -73,23 +75,23 @@ def recorded_graph(
 
 
 def recorded_times(plan: Plan) -> Path | None:
-    """The file of measured times that the plan was made with."""
+    """Return the file of measured times that the plan was made with."""
     measured = plan.configuration.get("measured")
     return Path(measured) if isinstance(measured, str) else None
 
 
 def recorded_dims(configuration: Mapping[str, Any]) -> dict[str, int]:
-    """The sizes of open dimensions that the graph was read with."""
+    """Return the sizes of open dimensions that the graph was read with."""
     dims = configuration.get("dims")
     return dims if isinstance(dims, dict) and all(type(size) is int for size in dims.values()) else {}
 
 
-#: How many differences of one sort are named before they are only counted.
+#: The number of differences of one sort that are named; more are only counted.
 _NUM_NAMED = 3
 
 
 def match_graph(plan: Plan, graph: Graph) -> list[str]:
-    """What keeps a plan from being one for `graph`, one sentence each; empty when the fingerprints agree."""
+    """List the differences between a plan's graph and `graph`, one sentence each; empty when the fingerprints agree."""
     try:
         graph = planned_graph(plan, graph)
     except InputError as error:
@@ -112,19 +114,20 @@ def match_graph(plan: Plan, graph: Graph) -> list[str]:
 
 
 def planned_graph(plan: Plan, graph: Graph) -> Graph:
-    """The graph as it is planned: with the plan's reruns and moves as ops. Raises InputError as `rewritten` does."""
+    """Return the graph as it is planned: with the plan's reruns and moves as ops. Raises InputError as `rewritten`
+    does."""
     return rewritten(graph, plan.reruns, plan.moves, plan.device_of).graph
 
 
 def require_match(plan: Plan, graph: Graph, *, source: str, name: str = "the plan") -> None:
-    """Raises InputError unless a plan is one for a graph. source, name: what the error calls the graph and the plan."""
+    """Raise InputError unless a plan is one for a graph. source, name: how the error calls the graph and the plan."""
     if differences := match_graph(plan, graph):
         raise InputError(f"{name} is not a plan for '{source}': {'; '.join(differences)}")
 
 
 def with_planned_workspaces(graph: Graph, plan: Plan) -> Graph:
-    """The graph with the workspaces that a plan has. They were measured where it was made; another host may measure
-    others, and can run it all the same."""
+    """Return the graph with the workspaces of a plan, which were measured on the plan's host. Another host may measure
+    other workspaces and can still run the plan."""
     planned = {buffer.name: buffer.size_bytes for buffer in plan.buffers if buffer.kind == "workspace"}
     ops = tuple(replace(op, workspace_bytes=planned.get(op.name, 0)) for op in graph.ops)
     return replace(graph, ops=ops)

@@ -1,6 +1,6 @@
-"""The plan: what runs where, in what order, when tensors move, and what that costs.
+"""The plan record: placement, order, transfers, and their costs.
 
-It is self-contained, so that it can be saved, shown and compared without the graph it was made for.
+It is self-contained, so that it can be saved, shown and compared without its graph.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STARTS_AT_ZERO, WAITS_FOR_LAUNCH = -1, -2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledOp:
-    """One op of the plan. Views are not listed: they take no time and stand on their base's device.
+    """One op of the plan. Views are not listed: they take no time and are on their base's device.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class ScheduledOp:
     position
         Place in the total order over ops and transfers.
     start_ns, finish_ns
-        When it runs.
+        Start and finish of its run.
     waits_for
         Position of the step whose finish (or arrival) decided the start; -1 where it starts at 0, -2 where the launch
         by its host thread decided.
@@ -68,7 +68,7 @@ class Transfer:
     source, destination
         Indices into `machine.devices`.
     size_bytes
-        What is moved.
+        Size of the transfer.
     position, start_ns, finish_ns, waits_for
         As in `ScheduledOp`.
     """
@@ -91,7 +91,7 @@ class Buffer:
     Attributes
     ----------
     name
-        Of the tensor, or of the op whose workspace it is.
+        Name of the tensor, or of the op that owns the workspace.
     kind
         "tensor" (at home), "copy" (on another device), "resident" (parameter or constant) or "workspace".
     op
@@ -99,9 +99,9 @@ class Buffer:
     device
         Index into `machine.devices`.
     size_bytes
-        Its size.
+        Size of the buffer.
     allocated_ns, freed_ns
-        From when to when it is held. At equal times the order of events is that of the memory curve.
+        Start and end of its lifetime. At equal times the order of events is that of the memory curve.
     """
 
     name: str
@@ -120,9 +120,9 @@ class MemoryCurve:
     Attributes
     ----------
     time_ns
-        Of each event, in their order; the first is 0, with the residents.
+        Time of each event, in order; the first is 0, with the residents.
     bytes_in_use
-        After each event; as many as times.
+        Memory after each event; as many values as times.
     """
 
     time_ns: tuple[int, ...]
@@ -131,18 +131,18 @@ class MemoryCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineOutcome:
-    """What one method reached on the problem.
+    """The result of one method on the problem.
 
     Attributes
     ----------
     name
-        Of the method.
+        Name of the method.
     metrics
-        What its best plan costs; None where it has no plan.
+        Costs of its best plan; None where it has no plan.
     seconds
-        How long it took.
+        Time that it took.
     note
-        Why it has no plan.
+        The reason why it has no plan.
     """
 
     name: str
@@ -153,20 +153,20 @@ class BaselineOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneDevice:
-    """What the best single device reaches: what a plan is compared with.
+    """The result of the best single device, with which a plan is compared.
 
     Attributes
     ----------
     device
         Its index into `machine.devices`.
     order
-        The method whose order runs there; "input-order" for the captured one, "input-order, timed alone" for that
+        The method whose order runs there; "input-order" for the captured order, "input-order, timed alone" for that
         with times that were measured while the other devices were idle, "rematerialization" where ops run again, or
-        what they make is moved to the host's memory and back.
+        their results are moved to the host's memory and back.
     num_elsewhere
-        How many ops pins, forbidden devices or groups keep off it.
+        Number of ops that pins, forbidden devices or groups keep off it.
     metrics
-        What that costs. Where they are over the limit, no order that was tried fits a device.
+        Their costs. Where they are over the limit, no order that was tried fits a device.
     """
 
     device: int
@@ -184,9 +184,9 @@ class Plan:
     Attributes
     ----------
     graph_name, graph_fingerprint, num_graph_ops
-        Of the graph that the plan is for, with the reruns as ops; views are counted.
+        Name, fingerprint and number of ops of the plan's graph, with the reruns as ops; views are counted.
     machine
-        The machine that it is for.
+        The machine of the plan.
     objective, control
         As `placewright.plan` takes them.
     memory_limits_bytes
@@ -194,49 +194,49 @@ class Plan:
     ops, transfers
         Each sorted by position.
     buffers
-        Sorted by device, then by when they are allocated.
+        Sorted by device, then by time of allocation.
     memory_curves
-        Per device.
+        One per device.
     metrics
-        What the plan costs.
+        The costs of the plan.
     baselines
         Every baseline that ran; the plan is no worse than any of them.
     lower_bound
-        No valid plan has less of the objective, in ns or bytes: a proven bound. Of peak memory, where `bound_reason` is
-        what is alive together or the word of the solver, no plan in which each op runs once.
+        A proven lower bound on the objective of every valid plan, in ns or bytes. For peak memory, where
+        `bound_reason` is tensors alive together or the solver's proof, only of plans in which each op runs once.
     bound_reason
-        Which bound that is; "proven by the solver" is the word of the solver alone.
+        Name of that bound; "proven by the solver" rests on the solver alone.
     memory_floor_bytes
-        Every plan needs at least this much on its fullest device, whatever runs again or is moved as far as the
-        configuration lets it: a proven bound.
+        A proven lower bound on the memory that every plan needs on its fullest device, whatever ops run again or
+        tensors are moved, as far as the configuration allows it.
     status
         "optimal", "feasible", or "infeasible" where it is over a memory limit.
     solver, found_by
         The method asked for, and the part of it that found the plan.
     seed, evaluations, seconds
-        Of the search: its seed, the evaluations it spent and how long planning took.
+        Seed of the search, evaluations that it spent, and time that planning took.
     stopped_because
         "evaluations", "time", "interrupted", "complete" (the method had nothing more to do), or, proven by a bound,
         "optimal" or "infeasible".
     configuration
         Options of the run; JSON values only.
     warnings
-        Of the importer and the cost model.
+        Warnings of the importer and the cost model.
     version
-        Of placewright.
+        Version of placewright.
     time_sources
-        Where the times of the ops come from; None where that is not known.
+        Sources of the ops' times; None where they are not known.
     one_device
-        What the best single device reaches; None where that is not known.
+        The result of the best single device; None where that is not known.
     input_order_memory
         Memory over time of the baseline "input-order" on its fullest device, where the objective is peak memory and
         that baseline ran; else None.
     reruns
-        Ops that run again, so that what they make need not be held meanwhile, in their order.
+        Ops that run again, so that their results need not be held meanwhile, in their order.
     memory_floor_op
-        Where ops may run again: the op that needs `memory_floor_bytes` while it runs, whatever else runs again.
+        Where ops may run again: the op that needs `memory_floor_bytes` while it runs, whatever other ops run again.
     moves
-        Tensors that are moved to the host's memory and back. Where they were allowed, the last device is that memory.
+        Tensors that are moved to the host's memory and back. Where moves were allowed, the last device is that memory.
     """
 
     graph_name: str
@@ -283,28 +283,28 @@ class Plan:
 
     @property
     def step_time_ns(self) -> int:
-        """When the last op finishes."""
+        """The time at which the last op finishes."""
         return self.metrics.step_time_ns
 
     @property
     def peak_bytes(self) -> tuple[int, ...]:
-        """Per device the most memory in use."""
+        """The most memory in use, per device."""
         return self.metrics.peak_bytes
 
     @property
     def device_of(self) -> dict[str, int]:
-        """Device index of every scheduled op, by name."""
+        """The device index of every scheduled op, by name."""
         return {op.name: op.device for op in self.ops}
 
     @property
     def gap(self) -> float:
-        """How far the objective may be above the optimum: value / lower_bound - 1; infinite where the bound is 0."""
+        """Upper bound on the relative gap to the optimum: value / lower_bound - 1; infinite where the bound is 0."""
         value = self.metrics.objective_value(self.objective)
         return value / self.lower_bound - 1 if self.lower_bound else (0.0 if value == 0 else float("inf"))
 
     @property
     def extra_time(self) -> float | None:
-        """Share of the time of the captured order that reruns and moves cost.
+        """The time of reruns and moves, as a share of the time of the captured order.
 
         None where there are none, and on several devices, whose plans are in orders of their own.
         """
@@ -312,7 +312,7 @@ class Plan:
 
     @property
     def least_extra_time(self) -> float | None:
-        """What every plan within the limits costs at least, as a share like `extra_time`.
+        """A lower bound on the extra time of every plan within the limits, as a share like `extra_time`.
 
         None where nothing is proven, as where the bound is below the time of the captured order.
         """

@@ -1,4 +1,4 @@
-"""A plan as it is under other op times: the same devices and the same order, simulated again."""
+"""Retiming of a plan: the same devices and the same order, simulated with other op times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Step = tuple[int, int]
 
 
 def retimed(plan: Plan, problem: Problem) -> Plan:
-    """The plan with the times of the problem, which is for the same graph, machine and constraints."""
+    """Simulate the plan with the times of the problem, which is for the same graph, machine and constraints."""
     device_of, order = solution_of(plan, problem)
     solution = Solution(device_of=device_of, order=np.array(order, np.int32))
     result = Result(
@@ -32,7 +32,7 @@ def retimed(plan: Plan, problem: Problem) -> Plan:
 
 
 def solution_of(plan: Plan, problem: Problem) -> tuple[NDArray[np.int32], list[Step]]:
-    """Device of every scheduled op, and the order of the plan in the numbers of the problem."""
+    """Return the device of every scheduled op, and the order of the plan in the numbers of the problem."""
     lowered = problem.lowered
     number_of = {problem.graph.ops[index].name: number for number, index in enumerate(lowered.graph_op)}
     tensor_of = {
@@ -50,7 +50,8 @@ def solution_of(plan: Plan, problem: Problem) -> tuple[NDArray[np.int32], list[S
 
 
 def tensor_name(problem: Problem, tensor: int) -> str:
-    """What a plan calls a scheduled tensor; an empty one that only says when an op is done has its op's name."""
+    """Return a plan's name for a scheduled tensor; an empty tensor that only signals the end of an op is named after
+    the op."""
     lowered, graph = problem.lowered, problem.graph
     index = int(lowered.graph_tensor[tensor])
     if index >= 0:

@@ -1,5 +1,5 @@
-"""From a solution to the rows of a plan: times, and what each step waited for; whole columns at a time, so that a
-million ops take seconds."""
+"""Conversion of a solution to the rows of a plan: times, and what each step waited for. Works on whole columns at a
+time, so that a million ops take seconds."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Schedule:
     Attributes
     ----------
     start_ns, finish_ns : int64 [num steps]
-        In the order's order.
+        Times of the steps, in the solution's order.
     lifetimes : int64 [num lifetimes, 4]
-        When tensors lie in memory, as the core's simulation holds them: tensor, device, the positions of the steps with
-        whose start it begins and with whose finish it ends, -1 for what stays.
+        Lifetimes of tensors in memory, as the core's simulation has them: tensor, device, and the positions of the
+        steps at whose start it begins and at whose finish it ends, -1 for tensors that stay.
     """
 
     problem: Problem
@@ -80,8 +80,8 @@ class Schedule:
 
     @cached_property
     def waits_for(self) -> list[int]:
-        """For each step the position of a step whose finish made it start when it did; -1 when it starts at 0, -2 when
-        its launch did."""
+        """The position, for each step, of a step whose finish decided its start; -1 when it starts at 0, -2 when its
+        launch decided."""
         return _waits_for(self)
 
     @cached_property
@@ -95,7 +95,8 @@ class Schedule:
         ]
 
     def transfer_of(self, tensor: Int, device: Int) -> Int:
-        """Number of the transfer, by position, that brings each tensor to the device beside it; -1 for none."""
+        """Find the number of the transfer, by position, that brings each tensor to the device at the same index; -1 for
+        none."""
         num_devices = self.problem.machine.num_devices
         sent, _, destination = self.transfers
         keys = sent * num_devices + destination
@@ -108,7 +109,7 @@ class Schedule:
 
 
 def simulate(problem: Problem, solution: Solution) -> Schedule:
-    """Times of every step of a solution, and from when to when tensors lie in memory."""
+    """Compute the times of every step of a solution, and the lifetimes of tensors in memory."""
     outcome = problem.core.simulate(solution.device_of, solution.order)
     return Schedule(
         problem=problem,
@@ -121,7 +122,7 @@ def simulate(problem: Problem, solution: Solution) -> Schedule:
 
 @collection_paused()
 def scheduled_ops(schedule: Schedule) -> tuple[ScheduledOp, ...]:
-    """One row per op, by position."""
+    """Build one row per op, by position."""
     lowered, graph = schedule.problem.lowered, schedule.problem.graph
     waits = schedule.waits_for
     up_to = np.concatenate([[0], np.cumsum(lowered.allocated_bytes)])[lowered.output_begin]
@@ -148,7 +149,7 @@ def scheduled_ops(schedule: Schedule) -> tuple[ScheduledOp, ...]:
 
 @collection_paused()
 def transfers(schedule: Schedule) -> tuple[Transfer, ...]:
-    """One row per transfer, by position."""
+    """Build one row per transfer, by position."""
     lowered, graph = schedule.problem.lowered, schedule.problem.graph
     names, waits = schedule.tensor_names, schedule.waits_for
     tensors, sources, destinations = schedule.transfers
@@ -175,12 +176,12 @@ def transfers(schedule: Schedule) -> tuple[Transfer, ...]:
 
 
 def _waits_for(schedule: Schedule) -> list[int]:
-    """For each step the position of a step whose finish made it start when it did; -1 when it starts at 0, -2 when its
-    launch did.
+    """Find for each step the position of a step whose finish decided its start; -1 when it starts at 0, -2 when its
+    launch decided.
 
-    Candidates are what the simulation looks at: the step before it on its device or link, its inputs' producers and
-    transfers, its control predecessors, whose signal takes a link's latency. The last to take effect is what it waited
-    for; where all come before the start, it waited for its launch.
+    Candidates are those of the simulation: the step before it on its device or link, its inputs' producers and
+    transfers, and its control predecessors, whose signal takes a link's latency. The last to take effect is the one it
+    waited for; where all take effect before the start, the step waited for its launch.
     """
     finish = schedule.finish_ns
     needs = [_steps_before(schedule), _arrivals(schedule)]
@@ -199,7 +200,8 @@ def _waits_for(schedule: Schedule) -> list[int]:
 
 
 def latest(size: int, index: Int, time: Int, position: Int) -> Int:
-    """Per index the position of its latest entry, of those at one time the last in the order; -1 where it has none."""
+    """Find per index the position of its latest entry; among entries at one time, the last in the order; -1 for no
+    entry."""
     last_time, last = np.full(size, -1), np.full(size, -1)
     np.maximum.at(last_time, index, time)
     at_last = time == last_time[index]
@@ -208,7 +210,7 @@ def latest(size: int, index: Int, time: Int, position: Int) -> Int:
 
 
 def _steps_before(schedule: Schedule) -> tuple[Int, Int]:
-    """Pairs of positions: a step, and the step before it on its device or link."""
+    """List pairs of positions: a step, and the step before it on its device or link."""
     num_devices = schedule.problem.machine.num_devices
     _, source, destination = schedule.transfers
     sent = schedule.transfer_position
@@ -225,7 +227,8 @@ def _steps_before(schedule: Schedule) -> tuple[Int, Int]:
 
 
 def _arrivals(schedule: Schedule) -> tuple[Int, Int]:
-    """Pairs of positions: an op and the step that put an input on its device; a transfer and its tensor's producer."""
+    """List pairs of positions: an op and the step that put an input on its device; a transfer and its tensor's
+    producer."""
     made = schedule.op_position[schedule.problem.lowered.producer]
     reader, tensor = schedule.reads
     by_transfer = schedule.transfer_of(tensor, schedule.device_of[reader])
@@ -235,7 +238,8 @@ def _arrivals(schedule: Schedule) -> tuple[Int, Int]:
 
 
 def _signals(schedule: Schedule) -> tuple[Int, Int, Int]:
-    """Per control dependency that is a signal: the positions of successor and predecessor, and when it is heard."""
+    """List per control dependency that is a signal: the positions of successor and predecessor, and its time of
+    arrival."""
     problem, lowered = schedule.problem, schedule.problem.lowered
     if problem.control != "signal":
         return (np.empty(0, np.int64),) * 3

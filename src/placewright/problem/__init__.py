@@ -1,4 +1,4 @@
-"""Graph, machine, objective, limits and constraints, lowered to flat arrays for the core."""
+"""The planning problem: graph, machine, objective, limits and constraints, lowered to flat arrays for the core."""
 
 from placewright.problem.problem import Problem, make_problem
 

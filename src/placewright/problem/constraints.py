@@ -1,4 +1,4 @@
-"""What the user demands of a placement: pins, colocations and forbidden devices, matched by op or module name."""
+"""Constraints of the user on a placement: pins, colocations and forbidden devices, matched by op or module name."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ _GLOB = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True, kw_only=True)
 class Constraints:
-    """Patterns are shell-style globs over op names and module paths.
+    """Constraints, whose patterns are shell-style globs over op names and module paths.
 
-    pins: (pattern, device name or index): every match runs there. forbids: the same, never there; a pattern may stand
-    there with several devices.
-    colocations: groups of patterns; all matches of one group share a device.
+    pins: (pattern, device name or index): every match runs there. forbids: pairs like pins, but no match runs there; a
+    pattern may occur with several devices. colocations: groups of patterns; all matches of one group share a device.
     """
 
     pins: tuple[tuple[str, str], ...] = ()
@@ -34,7 +33,7 @@ class Constraints:
     colocations: tuple[tuple[str, ...], ...] = ()
 
     def record(self) -> dict[str, Any]:
-        """As a plan's configuration keeps them, in JSON values."""
+        """Return the constraints as JSON values for a plan's configuration."""
         return {
             "pins": dict(self.pins),
             "forbids": _by_pattern(self.forbids),
@@ -43,7 +42,7 @@ class Constraints:
 
 
 def _by_pattern(rules: Sequence[tuple[str, str]]) -> dict[str, str | list[str]]:
-    """The device of each pattern, or a list of several."""
+    """Map each pattern to its device, or to a list if there are several."""
     devices: dict[str, list[str]] = {}
     for pattern, device in rules:
         devices.setdefault(pattern, []).append(device)
@@ -51,8 +50,8 @@ def _by_pattern(rules: Sequence[tuple[str, str]]) -> dict[str, str | list[str]]:
 
 
 def recorded_constraints(configuration: Mapping[str, Any]) -> Constraints:
-    """The constraints that a plan's configuration records; what is not recorded as `Constraints.record` does counts as
-    none."""
+    """Read the constraints that a plan's configuration records; entries of another form than that of
+    `Constraints.record` are ignored."""
 
     def rules(name: str) -> tuple[tuple[str, str], ...]:
         recorded = configuration.get(name)
@@ -71,15 +70,16 @@ def recorded_constraints(configuration: Mapping[str, Any]) -> Constraints:
 
 
 def are_groups(groups: object) -> bool:
-    """Whether it is a list of lists of patterns."""
+    """True if the value is a list of lists of patterns."""
     return isinstance(groups, list | tuple) and all(
         isinstance(group, list | tuple) and all(isinstance(pattern, str) for pattern in group) for group in groups
     )
 
 
 class OpNames:
-    """Ops by shell-style patterns over their names and module paths. A plain name is looked up, so that a group for
-    every op of a large graph takes no longer than reading them; other patterns are matched with every name once."""
+    """An index of ops for shell-style patterns over their names and module paths. A plain name is looked up, so that a
+    group for every op of a large graph costs no more than reading them; other patterns are matched with every name
+    once."""
 
     def __init__(self, ops: Iterable[Op]) -> None:
         self._ops = ops
@@ -94,7 +94,7 @@ class OpNames:
         return found
 
     def matching(self, pattern: str) -> list[int]:
-        """Positions of the ops whose name or module matches, ascending."""
+        """List the positions of the ops whose name or module matches, ascending."""
         if not _GLOB.search(pattern):
             return self._found.get(pattern, [])
         matches = re.compile(translate(pattern)).match
@@ -104,7 +104,7 @@ class OpNames:
 def placement_groups(
     graph: Graph, lowered: Lowered, machine: Machine, constraints: Constraints
 ) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
-    """Per scheduled op the first op of its group (ops that share a device), and per op the bit mask of devices its
+    """Return per scheduled op the first op of its group (ops that share a device), and the bit mask of devices that its
     group may use. Raises InputError when a pattern matches nothing, a device is unknown, or no device is left."""
     names = OpNames(graph.ops[index] for index in lowered.graph_op)
     parent = list(range(len(lowered.graph_op)))
@@ -170,6 +170,6 @@ def _root(parent: list[int], op: int) -> int:
 
 
 def _union(parent: list[int], first: int, second: int) -> None:
-    """Joins two groups under the smaller root, so that a group is named by its first op."""
+    """Join two groups under the smaller root, so that a group is named by its first op."""
     low, high = sorted((_root(parent, first), _root(parent, second)))
     parent[high] = low

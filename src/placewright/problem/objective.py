@@ -1,4 +1,4 @@
-"""What is wanted of a schedule, and how good one is."""
+"""Objectives of planning, and the metrics of a schedule."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from placewright.machine import Machine
 from placewright.support.quantities import format_bytes, format_time_ns
 
 Objective = Literal["step-time", "peak-memory"]
-#: As sentences name them.
+#: The names of the objectives in sentences.
 OBJECTIVE_NAMES: Mapping[Objective, str] = {"step-time": "step time", "peak-memory": "peak memory"}
-#: What a control dependency across devices means (docs/semantics.md).
+#: The meaning of a control dependency across devices (docs/semantics.md).
 ControlMode = Literal["order", "transfer", "signal"]
 Status = Literal["optimal", "feasible", "infeasible"]
-#: Why a search ended: its budget, the user, nothing more to do; or, proven by a bound, nothing better to be found.
+#: Why a search ended: its budget, the user, nothing left to try; or, by a bound, the plan is optimal or none fits.
 StopReason = Literal["evaluations", "time", "interrupted", "complete", "optimal", "infeasible"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """What a schedule costs.
+    """The costs of a schedule.
 
     Attributes
     ----------
     step_time_ns
-        When the last op finishes.
+        The time at which the last op finishes.
     peak_memory_bytes
-        The largest of `peak_bytes`, that of the host's memory left out.
+        The largest of `peak_bytes`, without that of the host's memory.
     peak_bytes
-        Per device the most memory in use.
+        The most memory in use, per device.
     busy_ns
-        Per device the time it computes.
+        The time in which each device computes.
     bytes_moved, num_transfers
         Over all links.
     bytes_over_limit
@@ -48,12 +48,12 @@ class Metrics:
     bytes_over_limit: int
 
     def objective_value(self, objective: Objective) -> int:
-        """Return `step_time_ns` or `peak_memory_bytes`, whichever counts.
+        """Return `step_time_ns` or `peak_memory_bytes`, whichever is the objective.
 
         Parameters
         ----------
         objective
-            What counts.
+            The objective.
         """
         return self.step_time_ns if objective == "step-time" else self.peak_memory_bytes
 
@@ -63,26 +63,26 @@ class Metrics:
         Parameters
         ----------
         objective
-            What counts.
+            The objective.
         """
         values = (self.step_time_ns, self.peak_memory_bytes)
         return (self.bytes_over_limit, *(values if objective == "step-time" else values[::-1]))
 
 
 def format_objective(objective: Objective, value: int) -> str:
-    """A value of the objective with its unit."""
+    """Format a value of the objective with its unit."""
     return format_time_ns(value) if objective == "step-time" else format_bytes(value)
 
 
 def status_of(objective_value: int, bytes_over_limit: int, bound: int | None) -> Status:
-    """Decide what may be said of a plan, or of the best of a search that is under way.
+    """Decide the status of a plan, or of the best one of a search under way.
 
-    A plan over its limits is never optimal, whatever it meets.
+    A plan over its limits is never optimal, whatever bound it meets.
 
     Parameters
     ----------
     objective_value
-        What the plan reaches, in ns or bytes.
+        The plan's objective, in ns or bytes.
     bytes_over_limit
         As in `Metrics`.
     bound
@@ -94,11 +94,11 @@ def status_of(objective_value: int, bytes_over_limit: int, bound: int | None) ->
 
 
 def largest_peak(machine: Machine, peak_bytes: Sequence[int]) -> int:
-    """The largest of the peaks of a machine's devices; the host's memory, to which tensors move, does not count."""
+    """Return the largest peak of a machine's devices, without the host's memory, to which tensors are moved."""
     return peak_bytes[fullest_first(machine, peak_bytes)[0]]
 
 
 def fullest_first(machine: Machine, peak_bytes: Sequence[int]) -> list[int]:
-    """The devices of a machine by their peaks, the largest first, and the host's memory behind all that compute."""
+    """List the devices of a machine by their peaks, the largest first, with the host's memory last."""
     devices = machine.devices
     return sorted(range(len(devices)), key=lambda device: (devices[device].is_host, -peak_bytes[device]))

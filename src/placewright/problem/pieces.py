@@ -1,4 +1,4 @@
-"""Pieces of memory of a problem with one device: who makes and reads them, and which can be made again."""
+"""Pieces of memory of a problem with one device: their makers and readers, and which pieces can be made again."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ Ints = NDArray[np.int64]
 
 
 class Pieces:
-    """Pieces by the tensor that owns them, as the search for reruns sees them (cpp/core/rematerialize/ordered_ops.hpp).
+    """Pieces of memory, each by the tensor that owns it, as the search for reruns sees them
+    (cpp/core/rematerialize/ordered_ops.hpp).
 
-    maker, bytes, stays: of each piece; stays: to the end of the step. may_go: it can be made again as long as its maker
-    may run. read, reader: pairs of a piece and an op that reads it or writes to it, by piece; those of a piece are
-    [read_begin[piece], read_begin[piece + 1]). own_bytes: what an op holds while it first runs, residents included.
-    beside: what a later run writes beside that the first wrote in place.
+    maker, bytes, stays: per piece; stays: True if held to the end of the step. may_go: True if it can be made again as
+    long as its maker may run. read, reader: pairs of a piece and an op that reads it or writes to it, by piece; those
+    of a piece are [read_begin[piece], read_begin[piece + 1]). own_bytes: memory held while an op first runs, residents
+    included. beside: memory that a rerun needs in addition for results that the first run wrote in place.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -49,7 +50,7 @@ class Pieces:
         np.add.at(self.own_bytes, self.maker, self.bytes)
 
     def readers(self, pieces: Ints) -> tuple[Ints, Ints]:
-        """Readers of each of the pieces, and which of them each reads."""
+        """Return the readers of all the pieces, and for each the index of the piece that it reads."""
         counts = self.read_begin[pieces + 1] - self.read_begin[pieces]
         of = np.repeat(np.arange(len(pieces)), counts)
         first = np.cumsum(counts) - counts

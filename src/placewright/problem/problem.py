@@ -1,4 +1,4 @@
-"""The problem: a graph on a machine with an objective, limits and constraints; immutable."""
+"""The problem: an immutable combination of a graph and a machine with an objective, limits and constraints."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from placewright.support.quantities import QUANTITY_LIMIT
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Problem:
-    """What a method solves.
+    """The problem that a method solves.
 
     time_ns: int64 [num graph ops, num devices], from the cost model.
     memory_limits_bytes: per device; None for no limit.
-    control: what a control dependency across devices means (docs/semantics.md).
+    control: the meaning of a control dependency across devices (docs/semantics.md).
     without_formula: names of ops whose time is a guess; plans warn of them.
     time_origin: a `costs.TimeOrigin` for each of time_ns, which plans count; None where it is not known.
 
@@ -68,7 +68,7 @@ class Problem:
         _check_sums(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is made of the fields, such as the core, which stays in its process."""
+        """Return the fields alone: derived values, such as the core, stay in their process."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def __repr__(self) -> str:
@@ -81,7 +81,8 @@ class Problem:
 
     @cached_property
     def groups(self) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
-        """Per scheduled op the first op of those that share its device, and the bit mask of devices it may use."""
+        """The first op of each scheduled op's group, which shares a device, and the bit mask of devices that it may
+        use."""
         return placement_groups(self.graph, self.lowered, self.machine, self.constraints)
 
     @cached_property
@@ -109,7 +110,8 @@ def core_of(
     signals: bool = False,
     minimize_memory: bool = False,
 ) -> _core.Problem:
-    """The C++ problem of lowered ops. time_ns: int64 [num scheduled ops, num devices]. groups: as `Problem.groups`."""
+    """Build the C++ problem of lowered ops. time_ns: int64 [num scheduled ops, num devices]. groups: as
+    `Problem.groups`."""
     return _core.Problem(
         num_devices=machine.num_devices,
         op_time_ns=time_ns,
@@ -141,7 +143,7 @@ def core_of(
 
 
 def _check_sums(problem: Problem) -> None:
-    """No total that the simulation can form may reach 2**62."""
+    """Check that no total in the simulation can reach 2**62."""
     machine, tensors = problem.machine, problem.graph.tensors
     if problem.time_ns.size and int(problem.time_ns.min()) < 0:
         raise InputError(f"graph '{problem.graph.name}' has an op with a negative time")
@@ -174,8 +176,8 @@ def make_problem(
     constraints: Constraints | None = None,
     measured: str | Path | None = None,
 ) -> Problem:
-    """Cost the graph on the machine and put limits and constraints on it. memory_limit: bytes, for every device or by
-    the name of those that have one."""
+    """Cost the graph on the machine and add limits and constraints. memory_limit: bytes, for every device or by the
+    names of the limited ones."""
 
     def limit_of(device: Device) -> int | None:
         given = memory_limit.get(device.name) if isinstance(memory_limit, Mapping) else memory_limit

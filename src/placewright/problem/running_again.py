@@ -1,4 +1,5 @@
-"""Which ops may run again, and until when; and which tensors may be moved to the host."""
+"""Conditions for reruns and moves: the ops that may run again, and until when, and the tensors that may be moved to the
+host."""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ from placewright.graph import Graph, Op
 from placewright.importers.xla.kinds import COLLECTIVES
 from placewright.problem.problem import Problem
 
-#: What feeds or changes something outside of the step, or holds a body whose effects are not known.
+#: Ops that use or change something outside the step, or contain a body with unknown effects.
 _ONCE = ("input", "optimizer", "control_flow", "other")
-#: Its statistics are written beside a result that they do not enter: a rerun leaves them alone.
+#: Its statistics are written in addition to a result that does not depend on them: a rerun leaves them unchanged.
 _STATISTICS = "normalization"
 
 
@@ -21,10 +22,9 @@ _AGAIN_BEFORE: WeakKeyDictionary[Problem, NDArray[np.int32]] = WeakKeyDictionary
 
 
 def again_before(problem: Problem) -> NDArray[np.int32]:
-    """Per scheduled op the scheduled op from which on it cannot run again, since something that it reads has been
-    overwritten; the number of ops where nothing is, and -1 for an op that can run only once. int32 [num scheduled ops],
-    not to be written to.
-    """
+    """Find per scheduled op the scheduled op from which on it cannot run again, because one of its inputs has been
+    overwritten; the number of ops where none is, and -1 for an op that can run only once. Returns int32 [num scheduled
+    ops], which is read-only."""
     if problem not in _AGAIN_BEFORE:
         _AGAIN_BEFORE[problem] = _again_before(problem)
         _AGAIN_BEFORE[problem].flags.writeable = False
@@ -43,7 +43,7 @@ def _again_before(problem: Problem) -> NDArray[np.int32]:
 
 
 class _Rules:
-    """When each scheduled op may run again."""
+    """The rules by which scheduled ops may run again."""
 
     def __init__(self, problem: Problem) -> None:
         self.scheduled = problem.lowered.graph_op.tolist()
@@ -52,13 +52,13 @@ class _Rules:
         self._beside = read_by_views(problem.graph)
 
     def until(self, index: int) -> int:
-        """As `again_before` has it, of one op."""
+        """The entry of one op in `again_before`."""
         graph, op = self._graph, self._graph.ops[self.scheduled[index]]
         if not may_run_again(graph, op):
             return -1
         own = {graph.base_of[tensor] for tensor in op.outputs}
         bases = {graph.base_of[tensor] for tensor in op.inputs} - own
-        # A view of what it makes is made again when it is read, however late, of the sizes that there are then.
+        # A view of its result is recomputed whenever it is read, with the sizes that exist at that time.
         sizes = set[int]().union(*(self._beside.get(base, ()) for base in own))
         if any(writer > index for base in sizes for writer in self._writers.get(base, ())):
             return -1
@@ -67,9 +67,9 @@ class _Rules:
 
 
 def may_run_again(graph: Graph, op: Op) -> bool:
-    """Whether a second run of an op can give what the first gave and change nothing else.
+    """True if a second run of an op can give the same result as the first and change nothing else.
 
-    What draws random numbers can: it draws from the generator's state of its first run.
+    Ops that draw random numbers qualify: a rerun starts from the generator's state of the first run.
     """
     overwritten = [graph.base_of[tensor] for tensor in op.outputs if graph.tensors[tensor].alias_of is not None]
     are_statistics = op.kind == _STATISTICS and all(graph.producer_of[base] < 0 for base in overwritten)
@@ -77,10 +77,9 @@ def may_run_again(graph: Graph, op: Op) -> bool:
 
 
 def may_move(problem: Problem) -> NDArray[np.uint8]:
-    """Per scheduled tensor 1 where it may be moved to the host and back: it has memory of its own, which nothing writes
-    to in place, and which is freed before the step ends, and nothing writes to what its views read beside it. uint8
-    [num scheduled tensors]
-    """
+    """Mark per scheduled tensor with 1 if it may be moved to the host and back: it owns its memory, which is not
+    written in place and is freed before the step ends, and no other tensor that its views read is overwritten. Returns
+    uint8 [num scheduled tensors]."""
     graph, lowered = problem.graph, problem.lowered
     own = lowered.storage == np.arange(len(lowered.storage))
     found = own & (lowered.graph_tensor >= 0) & (lowered.allocated_bytes > 0) & (lowered.live_out == 0)
@@ -93,7 +92,7 @@ def may_move(problem: Problem) -> NDArray[np.uint8]:
 
 
 def read_by_views(graph: Graph) -> dict[int, set[int]]:
-    """Per piece of memory, by its tensor, the others that views of it read, as the sizes that they have."""
+    """Map each piece of memory, by its tensor, to the other pieces that views of it read, such as sizes."""
     found: dict[int, set[int]] = {}
     for op in graph.ops:
         if op.kind == "view":
@@ -105,7 +104,7 @@ def read_by_views(graph: Graph) -> dict[int, set[int]]:
 
 
 def _writers(graph: Graph, scheduled: list[int]) -> dict[int, list[int]]:
-    """Per piece of memory that is overwritten, by its tensor, the scheduled ops that do so."""
+    """Map each overwritten piece of memory, by its tensor, to the scheduled ops that overwrite it."""
     writers: dict[int, list[int]] = {}
     for index, place in enumerate(scheduled):
         for tensor in graph.ops[place].outputs:

@@ -1,4 +1,4 @@
-"""Weights that may lie in the host's memory while an inference runs, and come to the device for their readers."""
+"""Weights that may stay in the host's memory during inference, and come to the device for their readers."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from placewright.graph import Graph, Op
 from placewright.problem.problem import Problem
 from placewright.problem.running_again import read_by_views
 
-#: Phases of a step that trains, whose weights stay on the device.
+#: Phases of a training step, whose weights stay on the device.
 _TRAINING = ("backward", "optimizer")
 
 
 def streamable(graph: Graph) -> tuple[int, ...]:
-    """The parameters of an inference that ops read and nothing writes to, nor to what their views read beside them, and
-    that share no memory; empty for a step that trains."""
+    """List the parameters of an inference that ops read, that share no memory, are no outputs and are never
+    overwritten, nor is any other tensor that their views read. Empty for a training step."""
     if any(op.phase in _TRAINING for op in graph.ops):
         return ()
-    # What only views read is no resident of any op.
+    # A parameter that only views read is no resident of any op.
     read = {graph.base_of[tensor] for op in graph.ops if op.kind != "view" for tensor in op.inputs}
     shared = {
         graph.base_of[index]
@@ -42,15 +42,15 @@ def _is_view(graph: Graph, tensor: int) -> bool:
 
 
 def with_weights_made(problem: Problem, weights: Sequence[int]) -> Problem:
-    """The problem in which each of these weights is what an op in front of all others makes, which takes no time and
-    holds its result to the end of the step: so that searches and bounds see them as they see other tensors."""
+    """Return the problem with an op at the beginning for each of these weights that makes it in no time and holds it to
+    the end of the step, so that searches and bounds treat weights like other tensors."""
     graph = problem.graph
     if not weights:
         return problem
     tensors = list(graph.tensors)
     for weight in weights:
         tensors[weight] = replace(tensors[weight], role="activation", is_output=True)
-    # Longer than all others, so that no op has such a name.
+    # Longer than any op's name ends, so that the new names are unique.
     mark = "@" * (1 + max(len(op.name) for op in graph.ops))
     made = [Op(name=f"{graph.tensors[weight].name}{mark}", kind="input", outputs=(weight,)) for weight in weights]
     ops = [replace(op, controls=tuple(each + len(made) for each in op.controls)) for op in graph.ops]

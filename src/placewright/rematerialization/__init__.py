@@ -1,1 +1,1 @@
-"""Rematerialization: ops that run again, so that what they make need not be held meanwhile."""
+"""Rematerialization: ops run again, so that their results need not be held meanwhile."""

@@ -1,8 +1,8 @@
-"""A graph of forward and backward with memory that something else holds between the two.
+"""A graph of forward and backward with memory that others hold between the two passes.
 
-Of graphs that run one after the other, as equal blocks do, each holds until its backward what it saved, and what all
-of them save counts, however little each takes while it runs. A tensor that is there between the passes of one alone
-makes a limit on what it saves out of a limit on its peak.
+Graphs that run one after the other, such as equal blocks, each hold their saved tensors until their backward. All of
+these count together, however little each graph takes while it runs. A tensor that exists only between the passes of one
+graph turns a limit on its peak into a limit on its saved tensors.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import replace
 from placewright.graph import Graph, Op, Tensor
 from placewright.rematerialization.reruns import Move, Rerun
 
-#: The ops that take the memory and give it back.
+#: The ops that allocate the memory and free it.
 _TAKEN, _GIVEN_BACK = "between:taken", "between:given back"
 
 
 def with_memory_between(graph: Graph, is_forward: Callable[[str], bool], size: int) -> Graph:
-    """The graph in which so many bytes are in use between the passes. is_forward: whether an op of that name is of
-    forward, whose ops all stand before those of backward."""
+    """Return the graph with so many more bytes in use between the passes. is_forward: True for the name of a forward
+    op; all these come before the ops of backward."""
     last = max(place for place, op in enumerate(graph.ops) if is_forward(op.name))
     before, after = graph.ops[: last + 1], graph.ops[last + 1 :]
     tensor = len(graph.tensors)
@@ -36,7 +36,7 @@ def with_memory_between(graph: Graph, is_forward: Callable[[str], bool], size: i
 def without_memory_between(
     reruns: Sequence[Rerun], moves: Sequence[Move], graph: Graph, is_forward: Callable[[str], bool]
 ) -> tuple[list[Rerun], list[Move]]:
-    """The reruns and moves of a plan for such a graph as those of the graph itself."""
+    """Convert the reruns and moves of a plan for such a graph to those of the graph itself."""
     last = max(place for place, op in enumerate(graph.ops) if is_forward(op.name))
     first = next(op.name for op in graph.ops[last + 1 :] if op.kind not in ("input", "view"))
 

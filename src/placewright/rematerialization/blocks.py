@@ -1,4 +1,5 @@
-"""Block checkpointing, as frameworks do it: what a block makes in forward is made again when backward asks for it."""
+"""Block checkpointing, as frameworks do it: the results of a block's forward are made again when backward needs
+them."""
 
 from __future__ import annotations
 
@@ -11,15 +12,15 @@ from placewright.problem import Problem
 from placewright.problem.running_again import again_before
 from placewright.rematerialization.reruns import Rerun
 
-#: A block: the ops of forward that run again together, by index.
+#: A block: the forward ops that run again together, by index.
 Block = tuple[int, ...]
 
 
 def module_blocks(graph: Graph) -> dict[str, Block]:
-    """The ops of forward by the repeated module they belong to ("encoder.layer.3"), in the order of the graph.
+    """Group the forward ops by their repeated module ("encoder.layer.3"), in the order of the graph.
 
-    A module is repeated where a number ends its path. One that holds no others is a layer of its parent, which is the
-    block then. Ops of no such module belong to no block.
+    A module is repeated if its path ends in a number. One without submodules is a layer of its parent, which is then
+    the block. Ops outside such modules belong to no block.
     """
     found: dict[str, list[int]] = {}
     for index, op in enumerate(graph.ops):
@@ -34,24 +35,24 @@ def module_blocks(graph: Graph) -> dict[str, Block]:
 
 
 def _repeated(module: str) -> str:
-    """The path up to its first number; empty where it has none."""
+    """Return the path up to its first number; empty if it has none."""
     parts = module.split(".")
     numbers = [place for place, part in enumerate(parts) if part.isdecimal()]
     return ".".join(parts[: numbers[0] + 1]) if numbers else ""
 
 
 def merged(blocks: Sequence[Block], count: int) -> list[Block]:
-    """Neighbours joined, until there are `count`, of about as many blocks each."""
+    """Join neighbours until there are `count`, of about equally many blocks each."""
     bounds = [round(number * len(blocks) / count) for number in range(count + 1)]
     return [tuple(sorted(op for block in blocks[begin:end] for op in block)) for begin, end in pairwise(bounds)]
 
 
 def checkpointed(problem: Problem, blocks: Sequence[Block]) -> tuple[Rerun, ...]:
-    """The reruns of a step in which every block is checkpointed, in their order.
+    """List the reruns of a step in which every block is checkpointed, in their order.
 
-    What another op of forward reads of a block is held until it has been read there and by the backward of those
-    readers. What the block's own backward reads is made again, all of a block at once, right before the first of it is
-    read. Ops that must not run again are left as they are.
+    A result of a block that another forward op reads is held until that op and the backward of these readers have read
+    it. The results that the block's own backward reads are made again, all of a block at once, right before the first
+    of them is read. Ops that must not run again are left unchanged.
     """
     graph = problem.graph
     until = dict(zip(problem.lowered.graph_op.tolist(), again_before(problem).tolist(), strict=True))
@@ -67,8 +68,8 @@ def checkpointed(problem: Problem, blocks: Sequence[Block]) -> tuple[Rerun, ...]
 
 
 def with_inputs_held(again: Problem, graph: Graph, blocks: Sequence[Block]) -> Problem:
-    """The step in which what a checkpointed block is given is held to the end of its backward, as PyTorch holds it to
-    call the block again. again: with the reruns of the blocks of the graph as ops."""
+    """Return the step in which the inputs of a checkpointed block are held to the end of its backward, as PyTorch holds
+    them to call the block again. again: the problem with the reruns of the graph's blocks as ops."""
     inputs = [list(op.inputs) for op in again.graph.ops]
     place = {op.name: index for index, op in enumerate(again.graph.ops)}
     last: dict[str, int] = {}
@@ -86,7 +87,7 @@ def with_inputs_held(again: Problem, graph: Graph, blocks: Sequence[Block]) -> P
 
 
 def _readers(graph: Graph) -> dict[int, list[int]]:
-    """Per tensor that owns memory the ops that read it, through whatever view."""
+    """Map each tensor that owns memory to the ops that read it, directly or through views."""
     readers: dict[int, list[int]] = {}
     for index, op in enumerate(graph.ops):
         if op.kind != "view":
@@ -98,7 +99,7 @@ def _readers(graph: Graph) -> dict[int, list[int]]:
 def _of_block(
     graph: Graph, block: Block, readers: dict[int, list[int]]
 ) -> tuple[int, list[tuple[int, tuple[str, ...]]]]:
-    """Before which op a block runs again, and what of it: ops with the tensors that they make."""
+    """Return the op before which a block runs again, and the ops of the rerun with the tensors that they make."""
     modules = {_repeated(graph.ops[op].module) for op in block}
     made = {tensor for op in block for tensor in _made(graph, op)}
     asked = [
@@ -107,7 +108,7 @@ def _of_block(
         for reader in readers.get(tensor, ())
         if graph.ops[reader].phase != "forward"
     ]
-    # What the block hands on is held for those who read it, and still made again for the block's own backward.
+    # Results that the block passes on are held for their readers, and still made again for the block's own backward.
     before = min(
         (reader for reader, _ in asked if _repeated(graph.ops[reader].module) in modules), default=len(graph.ops)
     )
@@ -124,5 +125,5 @@ def _of_block(
 
 
 def _made(graph: Graph, op: int) -> Iterator[int]:
-    """What an op makes in memory of its own."""
+    """Yield the results of an op that own their memory."""
     return (tensor for tensor in graph.ops[op].outputs if graph.tensors[tensor].alias_of is None)

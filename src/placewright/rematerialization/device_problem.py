@@ -1,4 +1,4 @@
-"""What one of several devices does as a problem of its own, in which the search for one device says what runs again."""
+"""One of several devices as a problem of its own, in which the search for a single device decides the reruns."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from placewright.search.run.drive import drive
 from placewright.search.run.search_run import SearchRun
 
 Int32 = NDArray[np.int32]
-#: What a step of a device is: a copy arrives, a tensor's last transfer ends, the device waits, or an op runs.
+#: The kinds of a device's steps: a copy arrives, a tensor's last transfer ends, the device waits, or an op runs.
 _ARRIVES, _SENT, _WAITS, _RUNS = range(4)
 
 
 class Step(NamedTuple):
-    """Something that happens on a device. place: the op of the device before which it does, counted on the device.
-    item: the op or tensor of the whole problem; of a wait, its nanoseconds."""
+    """A step of a device. place: the op before which it happens, counted on the device. item: the op or tensor of the
+    whole problem; for a wait, its nanoseconds."""
 
     place: int
     kind: int
@@ -33,9 +33,9 @@ class Step(NamedTuple):
 
 
 class DeviceProblem:
-    """One device's part of a schedule, as a problem of one device: its ops in the order of the graph, copies where
-    their transfers start, and an end of what it sends where the last transfer of it ends. What arrives can be neither
-    made again nor moved."""
+    """One device's part of a schedule, as a problem of one device: its ops in the order of the graph, copies at the
+    start of their transfers, and the end of each sent tensor's last transfer. Arriving copies can be neither made again
+    nor moved."""
 
     def __init__(self, whole: PlacedSchedule, device: int) -> None:
         start = whole.start
@@ -46,7 +46,7 @@ class DeviceProblem:
         self.steps = sorted(chain(self._steps(whole, start.device_of), waits))
         self.kinds = np.array([step.kind for step in self.steps])
         self.made = [self._made(step) for step in self.steps]
-        #: What the steps make, in the numbers of the whole problem, and whether it is a copy that arrives.
+        #: The results of the steps, in the numbers of the whole problem, and whether each is an arriving copy.
         self.tensors = np.array(list(chain.from_iterable(self.made)), np.int32)
         self.arrived = np.repeat(self.kinds == _ARRIVES, list(map(len, self.made)))
         self.lowered = self._lower()
@@ -57,9 +57,9 @@ class DeviceProblem:
         return [step.item] if step.kind == _ARRIVES else []
 
     def search(self, run: SearchRun, limit: int, host: HostMemory | None) -> tuple[DeviceRewrites, bool]:
-        """What the search finds for a limit, and whether that is kept."""
+        """Return the search's result for a limit, and True if the result keeps it."""
         num_steps, place_of = len(self.steps), np.flatnonzero(self.kinds == _RUNS)
-        # Behind the last op here that comes before whatever overwrites what an op reads.
+        # The place after the last op here that comes before any op that overwrites an input of the op.
         last = np.searchsorted(self.own, self.until) - 1
         again_until = np.full(num_steps, -1, np.int32)
         again_until[place_of] = np.where(self.until < 0, -1, place_of[np.maximum(last, 0)] + 1)
@@ -78,10 +78,10 @@ class DeviceProblem:
         return DeviceRewrites(reruns=reruns, moves=moves), search.best_bytes_over_limit == 0
 
     def _in_whole(self, runs: list[int], bits: list[int], moved: list[int]) -> tuple[Int32, NDArray[np.uint64], Int32]:
-        """The runs and moves of the core in the numbers of the whole problem.
+        """Convert the runs and moves of the core to the numbers of the whole problem.
 
-        Until a tensor's last transfer ends, the first run's is held: it is neither made again nor back before, and
-        leaves only then.
+        Until a tensor's last transfer ends, the result of the first run is held: before that, it is neither made again
+        nor brought back, and it leaves only then.
         """
         sent_at = {
             int(self.problem.lowered.storage[self.steps[place].item]): at
@@ -89,7 +89,7 @@ class DeviceProblem:
             if place >= 0 and self.steps[place].kind == _SENT
         }
         leave_when_sent: dict[int, list[int]] = {}
-        #: Op, which of its results are given, and tensor: an op runs, or, with -1 for it, a tensor leaves or is back.
+        #: (op, bits of the given results, tensor): an op runs; or, with -1 for the op, a tensor leaves or is back.
         events: list[tuple[int, int, int]] = []
         has_run: set[int] = set()
         for at, (place, given, tensor) in enumerate(zip(runs, bits, moved, strict=True)):
@@ -114,12 +114,13 @@ class DeviceProblem:
         return np.array(ops, np.int32), np.array(bits, np.uint64), np.array(tensors, np.int32)
 
     def _still_sent(self, op: int, sent_at: Mapping[int, int], at: int) -> int:
-        """A bit for each result of an op whose last transfer ends after a run."""
+        """Return a bit for each result of an op whose last transfer ends after a run."""
         pieces = enumerate(pieces_of(self.problem.lowered, op))
         return sum(1 << number for number, piece in pieces if sent_at.get(piece, -1) > at)
 
     def _steps(self, whole: PlacedSchedule, device_of: Int32) -> Iterator[Step]:
-        """The ops of the device, copies that arrive for them, and the ends of what it sends, by a schedule."""
+        """Yield the ops of the device, copies that arrive for them, and the ends of sent tensors' last transfers, in a
+        schedule."""
         graph, lowered, own = self.problem.graph, self.problem.lowered, self.own
         of_ops, of_transfers = whole.times
         spans = np.array([of_ops[graph.ops[op].name] for op in lowered.graph_op[own]], np.int64).reshape(-1, 2)
@@ -129,7 +130,7 @@ class DeviceProblem:
         for tensor, reader in zip(lowered.inputs.tolist(), lowered.reader.tolist(), strict=True):
             readers.setdefault(tensor, []).append(reader)
         for tensor, read_by in readers.items():
-            # An empty tensor that only says when an op is done takes no memory.
+            # An empty tensor that only signals the end of an op takes no memory.
             if (named := int(lowered.graph_tensor[tensor])) < 0:
                 continue
             maker, devices = int(lowered.producer[tensor]), {int(device_of[reader]) for reader in read_by}
@@ -143,7 +144,7 @@ class DeviceProblem:
                 yield Step(int(min(arrives, np.searchsorted(own, first))), _ARRIVES, tensor)
 
     def _waits(self, once: PlacedSchedule) -> Iterator[Step]:
-        """The times in which the device does nothing if each op runs once: the links may then carry moves."""
+        """Yield the idle times of the device if each op runs once: the links may then carry moves."""
         of_ops, _ = once.times
         graph, lowered = self.problem.graph, self.problem.lowered
         done = 0
@@ -154,7 +155,7 @@ class DeviceProblem:
             done = end
 
     def _lower(self) -> Lowered:
-        """The steps as ops of one device, in their order."""
+        """Lower the steps as ops of one device, in their order."""
         lowered = self.problem.lowered
         read: list[list[int]] = []
         resident: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""Orders of first runs in which less is over a memory limit, where no order at hand keeps it."""
+"""Search for orders of first runs that exceed a memory limit by less, if no order at hand keeps it."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from placewright.problem import Problem
 from placewright.search.run.budget import UNLIMITED
 from placewright.search.run.search_run import SearchRun
 
-#: A search of runs whose first ones are in an order, and has done nothing yet.
+#: Returns a search for runs whose first runs are in the given order; it has done nothing yet.
 SearchIn = Callable[[NDArray[np.int32]], _core.RematerializationSearch]
 
-#: From so many ops on a trial costs its evaluations; below, a run lasts for less than a second, and they cost a part.
+#: From so many ops on, a trial counts all its evaluations; with fewer, a run takes under a second and it counts a part.
 _FULL_COST = 200
-#: How much more than before may be over the limit, as a share: the mean of what is drawn.
+#: Mean of the random tolerance for a worse order, as a share of the bytes over the limit.
 _WORSE = 0.3
 
 
 def nearer_order(
     problem: Problem, order: NDArray[np.int32], run: SearchRun, search_in: SearchIn, starts: int, method: str
 ) -> NDArray[np.int32]:
-    """An order in which some runs keep the limit, or the nearest to it that the run finds.
+    """Return an order in which some runs keep the limit, or the nearest to it that the search finds.
 
-    Local search: an op goes elsewhere, and with it those between that it waits for, or that wait for it. An order is as
-    good as the best of the starts of a search in it, and one that is a little worse is accepted, too. order: where to
-    begin. starts: how many evaluations they are. method: whose progress is reported.
+    Local search: an op moves elsewhere in the order, and with it the ops in between that it waits for, or that wait for
+    it. An order is as good as the best of the starts of a search in it, and one that is a little worse is accepted,
+    too. order: where to begin. starts: their number, in evaluations. method: the name in progress reports.
     """
     source = random.Random(run.seed)
     before, after = _neighbours(problem)
@@ -63,7 +63,7 @@ def _with_one_elsewhere(
 
 
 def _parted(ops: Iterator[int], linked: list[set[int]]) -> tuple[list[int], list[int]]:
-    """The first of the ops with all that are linked to it, and the others."""
+    """Split the ops into the first with all that are linked to it, and the others."""
     goes, stays = [next(ops)], list[int]()
     wanted = set(linked[goes[0]])
     for op in ops:
@@ -76,7 +76,7 @@ def _parted(ops: Iterator[int], linked: list[set[int]]) -> tuple[list[int], list
 
 
 def _neighbours(problem: Problem) -> tuple[list[set[int]], list[set[int]]]:
-    """Per scheduled op those that it waits for, and those that wait for it."""
+    """List per scheduled op the ops that it waits for, and those that wait for it."""
     lowered, count = problem.lowered, problem.core.num_ops
     before, after = [set[int]() for _ in range(count)], [set[int]() for _ in range(count)]
     edges = [*zip(lowered.producer[lowered.inputs].tolist(), lowered.reader.tolist(), strict=True)]

@@ -1,4 +1,4 @@
-"""Placements on several devices whose ops run again or whose tensors move: the problem of one, and what it takes."""
+"""Placements on several devices with reruns or moves: the problem of a placement, and its schedule."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class DeviceRewrites(NamedTuple):
 class PlacedProblem:
     """A placement, and a problem whose graph has the ops in the order of their first runs.
 
-    until: as `again_before` says it, -1 for ops that are kept. movable: 1 for tensors that may be moved. once: what
-    each op running once takes.
+    until: as in `again_before`, -1 for ops that are kept. movable: 1 for tensors that may be moved. once: the schedule
+    in which each op runs once.
     """
 
     def __init__(
@@ -51,13 +51,14 @@ class PlacedProblem:
         self.once = PlacedSchedule(self, ())
 
     def by_time(self) -> Int32:
-        """The ops, in the numbers of the given problem, by when they start if each runs once."""
+        """List the ops, in the numbers of the given problem, by their start if each runs once."""
         graph, begins = self.problem.graph, self.once.times[0]
         starts = [begins[graph.ops[op].name][0] for op in self.problem.lowered.graph_op]
         return self._ops[np.argsort(starts, kind="stable")]
 
     def placed(self, device_of: Int32) -> PlacedProblem | None:
-        """The same with another placement; None where that is the same, or cannot fit whatever runs again."""
+        """Return the problem with another placement; None if the placement is the same, or cannot fit whatever ops run
+        again."""
         moved = copy(self)
         moved.device_of = device_of
         if (device_of == self.device_of).all() or not moved.may_fit():
@@ -66,12 +67,14 @@ class PlacedProblem:
         return moved
 
     def is_slower_than(self, whole: PlacedSchedule) -> bool:
-        """Whether it takes no less time without a rerun, where that is what counts."""
+        """True if a step takes no less time than in `whole`, even without a rerun. Always False where the step time is
+        not the objective or `whole` exceeds the limits."""
         counts = self.problem.objective == "step-time" and not whole.metrics.bytes_over_limit
         return counts and self.once.metrics.step_time_ns >= whole.metrics.step_time_ns
 
     def may_fit(self) -> bool:
-        """Whether what each device holds at the end of the step, whatever runs again, is within its limit."""
+        """True if the memory that each device holds at the end of the step, whatever ops run again, is within its
+        limit."""
         lowered = self.problem.lowered
         for device, limit in enumerate(self.problem.memory_limits_bytes):
             is_here = self.device_of == device
@@ -83,7 +86,7 @@ class PlacedProblem:
         return True
 
     def original(self, solution: Solution) -> Solution:
-        """A solution of the problem here, in the numbers of the given one."""
+        """Convert a solution of the problem here to the numbers of the given one."""
         device_of = np.empty_like(self.device_of)
         device_of[self._ops] = self.device_of
         tensors = np.concatenate([np.arange(*self._begins[op : op + 2]) for op in self._ops.tolist()])
@@ -96,7 +99,7 @@ class PlacedProblem:
 
 
 class PlacedSchedule:
-    """All devices, with reruns and moves of each as ops: simulated in the order of the graph."""
+    """A schedule of all devices, with reruns and moves as ops, simulated in the order of the graph."""
 
     def __init__(self, start: PlacedProblem, found: Sequence[DeviceRewrites]) -> None:
         self.start = start
@@ -117,19 +120,19 @@ class PlacedSchedule:
         return self.metrics.fitness(self.problem.objective)
 
     def promise(self) -> float:
-        """The step time, longer by the share by which devices are over their limits: less is better."""
+        """Return the step time, increased by the share by which devices exceed their limits: less is better."""
         limits = self.problem.memory_limits_bytes
         return self.metrics.step_time_ns * (1 + sum(excess / max(1, limits[each] or 0) for each, excess in self.over()))
 
     def over(self) -> Iterator[tuple[int, int]]:
-        """Devices over their limit, with the bytes by which they are."""
+        """Yield devices over their limit, with the bytes over it."""
         for device, limit in enumerate(self.problem.memory_limits_bytes):
             if limit is not None and self.metrics.peak_bytes[device] > limit:
                 yield device, self.metrics.peak_bytes[device] - limit
 
     @cached_property
     def times(self) -> tuple[dict[str, tuple[int, int]], dict[tuple[int, int], tuple[int, int]]]:
-        """When ops start and finish, by name, and transfers, by tensor of the graph and destination."""
+        """Start and finish of ops, by name, and of transfers, by tensor of the graph and destination."""
         simulated = self.problem.core.simulate(self.solution.device_of, self.solution.order)
         lowered, ops = self.problem.lowered, self.problem.graph.ops
         of_ops, of_transfers = {}, {}
@@ -145,7 +148,7 @@ class PlacedSchedule:
 
 
 def _devices_of(graph: Graph, runs: Int32, on: Mapping[str, int], host: int) -> Int32:
-    """The device of each run of a graph with moves. on: of ops and reruns, by name."""
+    """Return the device of each run of a graph with moves. on: devices of ops and reruns, by name."""
 
     def device(run: int) -> int:
         op = graph.ops[run]

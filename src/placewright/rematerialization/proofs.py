@@ -1,4 +1,4 @@
-"""What is proven of plans whose ops may run again, and whose tensors may be moved to the host."""
+"""Proofs about plans whose ops may run again, and whose tensors may be moved to the host."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from placewright.problem.running_again import may_move, some_run_again
 from placewright.problem.streaming import streamable
 from placewright.support.errors import InputError, shown
 
-#: What an entry of `keep` is about where it says so; without, it is about the first two.
+#: Prefixes of entries of `keep`; an entry without one has the effect of the first two.
 _ABOUT = ("recompute", "move", "weight")
 
 
 def bound_of_reruns(problem: Problem, *, fits: bool, host: HostMemory | None = None) -> Bound:
-    """The best lower bound on the objective when ops may run again, and tensors be moved to the host.
+    """Return the best lower bound on the objective when ops may run again, and tensors may be moved to the host.
 
-    fits: only of plans that keep the limits. host: None where nothing may be moved.
+    fits: True for a bound on plans that keep the limits only. host: None where nothing may be moved.
     """
     bound, several = bound_with_reruns(problem), problem.machine.num_devices > 1
     if problem.objective == "peak-memory" and host is not None and not several:
@@ -43,12 +43,12 @@ def bound_of_reruns(problem: Problem, *, fits: bool, host: HostMemory | None = N
 
 
 def some_may_run_again(problem: Problem, keep: Sequence[str]) -> bool:
-    """Whether an op may run again: where not all are kept. keep: as in `kept`, which says what it raises."""
+    """True if an op may run again: not all are kept. keep: as in `kept`, which says what it raises."""
     return some_run_again(problem, kept(problem, keep))
 
 
 def some_may_move(problem: Problem, keep: Sequence[str], host: HostMemory | None) -> bool:
-    """Whether a tensor may be moved to the host, or a weight be there. keep: as `kept` takes it, which says what it
+    """True if a tensor may be moved to the host, or a weight may stay there. keep: as in `kept`, which says what it
     raises."""
     stays = kept_in_place(problem, keep)
     movable = may_move(problem).astype(np.bool_) & ~stays[problem.lowered.producer]
@@ -58,7 +58,7 @@ def some_may_move(problem: Problem, keep: Sequence[str], host: HostMemory | None
 
 
 def no_runs_fit(problem: Problem, host: HostMemory | None) -> bool:
-    """Whether it is proven that no plan keeps the limits, whatever runs again or is moved."""
+    """True if it is proven that no plan keeps the limits, whatever ops run again or tensors are moved."""
     if problem.machine.num_devices > 1:
         return nothing_fits_with_reruns(problem)
     limit = problem.memory_limits_bytes[0]
@@ -66,35 +66,35 @@ def no_runs_fit(problem: Problem, host: HostMemory | None) -> bool:
 
 
 def floor_of_reruns(problem: Problem, host: HostMemory | None) -> tuple[int, str]:
-    """The least peak of any plan on its fullest device, whatever runs again or is moved; and the op that needs it,
-    where it is known."""
+    """Return the least peak of any plan on its fullest device, whatever ops run again or tensors are moved; and the op
+    that needs it, if it is known."""
     if problem.machine.num_devices > 1:
         return memory_floor_with_reruns(problem), ""
     return least_limit(problem, host)
 
 
 def quick_floor(problem: Problem, host: HostMemory | None) -> int:
-    """A peak that no plan is below whatever runs again or is moved, where the least that is proven is not asked for:
-    of 100,000 ops that takes a second."""
+    """Return a lower bound on the peak of every plan, whatever ops run again or tensors are moved. It need not be the
+    best bound, which takes a second for 100,000 ops."""
     if host is not None and problem.machine.num_devices == 1 and streamable(problem.graph):
         return least_limit(problem, host)[0]
     return memory_floor_with_reruns(problem)
 
 
 def kept(problem: Problem, keep: Sequence[str]) -> NDArray[np.bool_]:
-    """Which scheduled ops are to run once. keep: globs over names of ops and modules, "recompute:GLOB" for those that
-    run once, "move:GLOB" for those whose results are not moved and whose weights stay, GLOB for both; "weight:GLOB" is
-    over names of weights that stay. Raises InputError for one that matches none."""
+    """Mark the scheduled ops that run only once. keep: globs over names of ops and modules: "recompute:GLOB" for ops
+    that run only once, "move:GLOB" for ops whose results are not moved and whose weights stay, GLOB for both;
+    "weight:GLOB" is over names of weights that stay. Raises InputError for a glob without a match."""
     return _matched(problem, keep, "recompute")
 
 
 def kept_in_place(problem: Problem, keep: Sequence[str]) -> NDArray[np.bool_]:
-    """Of which scheduled ops the results are not to be moved. keep: as in `kept`, which says what it raises."""
+    """Mark the scheduled ops whose results are not to be moved. keep: as in `kept`, which says what it raises."""
     return _matched(problem, keep, "move")
 
 
 def weights_to_stream(problem: Problem, keep: Sequence[str]) -> tuple[int, ...]:
-    """The weights of an inference that may be at the host, by tensor: none where there are several devices. keep: as in
+    """List the weights of an inference that may be at the host, by tensor: none with several devices. keep: as in
     `kept`, which says what it raises."""
     if problem.machine.num_devices > 1:
         return ()
@@ -110,7 +110,7 @@ def weights_to_stream(problem: Problem, keep: Sequence[str]) -> tuple[int, ...]:
 
 
 def kept_pattern(entry: str) -> tuple[str, str]:
-    """What an entry of `keep` is about, "" for both, and its glob."""
+    """Split an entry of `keep` into its prefix, "" for none, and its glob."""
     about, colon, pattern = entry.partition(":")
     return (about, pattern) if colon and about in _ABOUT else ("", entry)
 

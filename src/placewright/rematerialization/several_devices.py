@@ -1,5 +1,5 @@
-"""The plan of several devices within memory limits that no placement at hand keeps: ops run again on their device, or
-what they make is moved to the host and back."""
+"""Planning of several devices within memory limits that no placement at hand keeps: ops run again on their device, or
+their results are moved to the host and back."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from placewright.search.run.result import Solution
 from placewright.search.run.search_run import SearchRun
 
 Int32 = NDArray[np.int32]
-#: How often a device is searched at most, each time below what the whole was over its limit.
+#: The most searches per device, each with a lower limit than the one before.
 _ROUNDS = 5
-#: Until which share of the budget each stage may go on: all placements, the best of them, placements near it, and the
-#: best of all once more.
+#: The share of the budget at which each stage ends: all placements, the best of them, placements near it, and the best
+#: of all once more.
 _ALL, _BEST, _NEAR, _LAST = 0.25, 0.5, 0.75, 1.0
-#: How many blocks of ops are moved to another device, and the largest, as a share of all ops.
+#: The number of blocks of ops that are moved to another device, and the largest block as a share of all ops.
 _TRIALS, _LARGEST_BLOCK = 32, 0.25
 
 
@@ -37,11 +37,11 @@ def rematerialize_on_several(
     keep: Sequence[str] = (),
     host: HostMemory | None = None,
 ) -> Rematerialized:
-    """The best runs and moves that are found for several placements and orders of first runs; where none keeps the
-    limits, those nearest to it.
+    """Search for the best runs and moves over several placements and orders of first runs; if none keeps the limits,
+    return those nearest to it.
 
-    problem: of several devices. solutions: are tried, and the placements of `ContiguousSplit`, which cuts a network
-    into layers. keep: as `kept` takes it, which says what it raises. host: where tensors may be moved to.
+    problem: of several devices. solutions: placements to try, besides those of `ContiguousSplit`, which cuts a network
+    into layers. keep: as `kept` takes it, which says what it raises. host: memory to which tensors may be moved.
     """
     kept(problem, keep)
     check_names(problem.graph, moves=host is not None)
@@ -67,8 +67,8 @@ def rematerialize_on_several(
 def _placed(
     problem: Problem, run: SearchRun, solutions: Sequence[Solution], keep: Sequence[str], host: HostMemory | None
 ) -> list[PlacedProblem]:
-    """The placements to try, each once, without those that cannot fit if some can, the fastest without reruns first:
-    a rerun takes time, so that the slower ones may be left out."""
+    """List the placements to try, each once, without those that cannot fit if some can. The fastest without reruns
+    comes first: a rerun takes time, so the slower ones may be left out."""
     pairs = [(each.device_of, ops_of(each.order)) for each in solutions]
     pairs += ((each.device_of, ops_of(each.order)) for each in ContiguousSplit().candidates(problem))
     placed: list[PlacedProblem] = []
@@ -76,7 +76,7 @@ def _placed(
         if placed and run.reason_to_stop() is not None:
             break
         each = PlacedProblem(problem, device_of, ops, keep, host)
-        # The host works off in one order what concerns all devices, none of which should wait for another there.
+        # The host processes the moves of all devices in one order, in which no device should wait for another.
         placed.append(each if host is None else PlacedProblem(problem, device_of, each.by_time(), keep, host))
     placed = [each for each in placed if each.may_fit()] or placed[:1]
     return sorted(placed, key=lambda each: each.once.metrics.step_time_ns)
@@ -92,8 +92,8 @@ def _as_result(problem: Problem, run: SearchRun, whole: PlacedSchedule) -> Remat
 
 
 def _near(found: Sequence[PlacedSchedule], run: SearchRun) -> Iterator[PlacedSchedule]:
-    """Better ones, whose placements have a block of ops on another device. One half of the trials begins with the most
-    promising, which may be over the limits, the other with the best."""
+    """Yield better schedules, whose placements have a block of ops on another device. One half of the trials begins
+    with the most promising schedule, which may exceed the limits, the other half with the best."""
     source, best = np.random.default_rng(run.seed), min(found, key=PlacedSchedule.promise)
     for trial in range(_TRIALS):
         if trial == _TRIALS // 2:
@@ -111,8 +111,8 @@ def _near(found: Sequence[PlacedSchedule], run: SearchRun) -> Iterator[PlacedSch
 
 
 def _with_block_elsewhere(whole: PlacedSchedule, source: np.random.Generator) -> Int32:
-    """The placement with a run of ops, in the order of the graph, on one device: where some devices are within their
-    limits, on one of these. Ops that pins or groups keep off it stay."""
+    """Return the placement with a run of ops, in the order of the graph, moved to one device: one within its limit, if
+    there is one. Ops that pins or groups keep off it stay."""
     start = whole.start
     (group, allowed), num_ops = start.problem.groups, len(start.device_of)
     over = {device for device, _ in whole.over()}
@@ -125,8 +125,8 @@ def _with_block_elsewhere(whole: PlacedSchedule, source: np.random.Generator) ->
 
 
 def _within_limits(start: PlacedProblem, run: SearchRun, share: float) -> PlacedSchedule:
-    """The best of a start: each device over its limit is searched alone, and again below what the whole is over, until
-    that is nothing. share: of the run's budget, until which it may be spent."""
+    """Return the best schedule of a start: each device over its limit is searched alone, and again with its limit
+    lowered by the excess of the whole, until there is none. share: the share of the run's budget at which to end."""
     problem = start.problem
     found = [DeviceRewrites()] * problem.machine.num_devices
     limits, rooms = list(problem.memory_limits_bytes), _rooms(start)
@@ -134,7 +134,7 @@ def _within_limits(start: PlacedProblem, run: SearchRun, share: float) -> Placed
     for number in range(_ROUNDS):
         over, can_fit = dict(whole.over()), True
         if (at_host := over.pop(len(found), 0)) > 0:
-            # Each gets less by the same share.
+            # Each device gets less by the same share.
             of = whole.metrics.peak_bytes[-1]
             rooms = [room and room * max(0, of - 2 * at_host) // (of - at_host) for room in rooms]
             over = {device: over.get(device, 0) for device, each in enumerate(found) if device in over or each.moves}
@@ -156,7 +156,7 @@ def _within_limits(start: PlacedProblem, run: SearchRun, share: float) -> Placed
 
 
 def _rooms(start: PlacedProblem) -> list[int | None]:
-    """What each device may use of the host's memory: as much of it as it has of what all are over their limits."""
+    """Divide the host's memory among the devices in proportion to the bytes by which they exceed their limits."""
     devices, over = range(start.problem.machine.num_devices), dict(start.once.over())
     if start.host is None or (limit := start.host.memory_bytes) is None:
         return [None for _ in devices]
@@ -164,6 +164,6 @@ def _rooms(start: PlacedProblem) -> list[int | None]:
 
 
 def _spent(run: SearchRun) -> float:
-    """Which share of a run's budget is spent, of evaluations or time."""
+    """Return the share of a run's budget that is spent, of evaluations or of time, whichever is larger."""
     of_time = 0.0 if run.budget.seconds is None else run.seconds / run.budget.seconds
     return max(run.evaluations / run.budget.evaluations, of_time)

@@ -1,4 +1,4 @@
-"""The plan of one device within a memory limit that no order of its ops keeps: some run again, or what they make is
+"""Planning of one device within a memory limit that no order of its ops keeps: some ops run again, or their results are
 moved to the host and back."""
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from placewright.search.run.search_run import SearchRun
 from placewright.support.quantities import QUANTITY_LIMIT
 
 NAME = "rematerialization"
-#: For the least memory at a price: how often the gap between limits is halved, and the least gap, of the peak.
+#: For the least memory at a price: the most halvings of the gap between limits; the least gap, as a share of the peak.
 _HALVINGS, _LEAST_STEP = 12, 0.002
-#: Of the run, what each order of first runs gets; with fewer evaluations for each there is one order only.
+#: Share of the run for each order of first runs; with fewer evaluations for each, there is only one order.
 _SHARE, _LEAST_SHARED = 0.25, 8
-#: Of what is left where no order at hand keeps the limit, what other orders get.
+#: Share of the rest for other orders if no order at hand keeps the limit.
 _SHARE_OF_ORDERS = 0.8
-#: What the search of the core begins with, without moves and with them.
+#: The number of starts of the core's search, without moves and with them.
 _STARTS, _STARTS_WITH_MOVES = 10, 12
 
 
@@ -42,8 +42,8 @@ _STARTS, _STARTS_WITH_MOVES = 10, 12
 class Rematerialized:
     """A problem with reruns and moves as ops, and its solution.
 
-    problem: of the rewritten graph, on the machine with the host's memory where moves were allowed. result: found_by
-    says which method.
+    problem: of the rewritten graph, on the machine with the host's memory where moves were allowed. result: its
+    found_by names the method.
     """
 
     problem: Problem
@@ -53,7 +53,7 @@ class Rematerialized:
 
 
 def rerun_evaluations(problem: Problem) -> int:
-    """About what a second lasts for."""
+    """Return about as many evaluations as a second suffices for."""
     return max(12, min(2000, 400_000 // problem.core.num_ops))
 
 
@@ -64,11 +64,12 @@ def rematerialize(
     host: HostMemory | None = None,
     orders: Sequence[NDArray[np.int32]] = (),
 ) -> Rematerialized:
-    """The best runs and moves that the search finds; where none keeps the limit, those nearest to it.
+    """Search for the best runs and moves; if none keeps the limit, return those nearest to it.
 
-    problem: of one device. keep: as `kept` takes it, which says what it raises. host: where tensors may be moved to.
-    orders: of first runs, int32 [num scheduled ops] each, tried beside the graph's; where none of these keeps the
-    limit, others are looked for. Without any the graph's is kept. Where few evaluations are left, all go to the last.
+    problem: of one device. keep: as `kept` takes it, which says what it raises. host: memory to which tensors may be
+    moved. orders: of first runs, int32 [num scheduled ops] each, tried in addition to the graph's; if none of these
+    keeps the limit, others are sought. Without any, the graph's order is kept. If few evaluations are left, all go to
+    the last order.
     """
     given = np.arange(problem.core.num_ops, dtype=np.int32)
     starts = list({order.tobytes(): order for order in (given, *orders)}.values())
@@ -99,8 +100,8 @@ def _nearer_order(
 
 
 class _Searched:
-    """A search that has ended. order: of first runs. gives_up: after a share of the run, where nothing keeps the limit
-    by then. reason: why it ended. again, solution: of what it found."""
+    """A search that has ended. order: of first runs. gives_up: True to end after a share of the run if no runs keep the
+    limit by then. reason: why it ended. again, solution: the problem and solution of its result."""
 
     def __init__(
         self,
@@ -131,7 +132,7 @@ class _Searched:
             self.again, self.solution = with_reruns(problem, host=host), _once(order)
 
     def fitness(self) -> tuple[int, int, int]:
-        """By the simulation, in which a host may launch ops: the search leaves that out."""
+        """Return the fitness by the simulation, in which a host may launch ops: the search ignores launches."""
         return measure(self.again, self.solution).fitness("step-time")
 
     def is_over(self) -> bool:
@@ -139,7 +140,7 @@ class _Searched:
 
 
 def in_other_order(problem: Problem, ops: NDArray[np.int32]) -> Problem:
-    """The problem whose graph has the scheduled ops in an order, which is topological."""
+    """Return the problem whose graph has the scheduled ops in an order, which must be topological."""
     graph, origin = problem.graph, problem.time_origin
     order = ops_in_order(graph, [graph.ops[op].name for op in problem.lowered.graph_op[ops]])
     return replace(
@@ -151,31 +152,31 @@ def in_other_order(problem: Problem, ops: NDArray[np.int32]) -> Problem:
 
 
 def order_of_least_memory(problem: Problem) -> NDArray[np.int32]:
-    """Of the orders of compilers and the graph's own, the one with the least peak on one device."""
+    """Return the order with the least peak on one device, among those of compilers and the graph's own."""
     return min((each.order(problem) for each in ORDERS), key=lambda order: peak_in_order(problem, order))
 
 
 def peak_in_order(problem: Problem, ops: NDArray[np.int32]) -> int:
-    """In bytes, of one device that runs each op once."""
+    """Return the peak in bytes of one device that runs each op once."""
     return measure(problem, _once(ops)).peak_memory_bytes
 
 
 def _once(ops: NDArray[np.int32]) -> Solution:
-    """All on the first device in an order."""
+    """Return the solution with all ops on the first device, in an order."""
     return Solution(device_of=np.zeros_like(ops), order=np.stack([ops, np.full_like(ops, -1)], axis=1))
 
 
 def ops_of(order: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Of an order of ops, or of ops and transfers, the ops."""
+    """Return the ops of an order of ops, or of ops and transfers."""
     return order if order.ndim == 1 else order[order[:, 1] < 0, 0]
 
 
 def core_search(
     problem: Problem, seed: int, keep: Sequence[str] = (), host: HostMemory | None = None
 ) -> tuple[_core.RematerializationSearch, Problem, int]:
-    """The search of the core, the problem that it searches, and how many ops in front of it stand for weights that may
-    be at the host. Parameters as `rematerialize` takes them. Raises InputError where something has the name of what
-    plans make."""
+    """Return the search of the core, the problem that it searches, and the number of ops at its beginning that
+    represent weights that may be at the host. Parameters as `rematerialize` takes them. Raises InputError where a name
+    in the graph is one that plans create."""
     search_in, searched, count = _core_searches(problem, seed, keep, host)
     return search_in(np.arange(problem.core.num_ops, dtype=np.int32)), searched, count
 
@@ -183,7 +184,8 @@ def core_search(
 def _core_searches(
     problem: Problem, seed: int, keep: Sequence[str], host: HostMemory | None
 ) -> tuple[SearchIn, Problem, int]:
-    """What makes the search of the core for an order of first runs; and the rest as in `core_search`."""
+    """Return a function that makes the search of the core for an order of first runs; and the rest as in
+    `core_search`."""
     assert problem.machine.num_devices == 1
     check_names(problem.graph, moves=host is not None)
     weights = weights_to_stream(problem, keep) if host is not None else ()
@@ -213,9 +215,9 @@ def search_beside(
     num_weights: int = 0,
     order: NDArray[np.int32] | None = None,
 ) -> _core.RematerializationSearch:
-    """The search of the core for one device. until: as `again_before` says it. movable: tensors that may be moved to
-    the host, as 1. num_weights: as many ops in front stand for weights that may be there. order: of first runs; by
-    default that of the ops.
+    """Make the search of the core for one device. until: as in `again_before`. movable: 1 for tensors that may be moved
+    to the host. num_weights: the number of ops at the beginning that represent weights that may be there. order: of
+    first runs; by default that of the ops.
     """
     links = [(0, 0), (0, 0)]
     if host is not None:
@@ -241,12 +243,12 @@ def least_memory(
     host: HostMemory | None = None,
     orders: Sequence[NDArray[np.int32]] = (),
 ) -> Rematerialized | None:
-    """The runs of least peak memory that are found within a step time; None where nothing is found below the peak of
-    the graph's own order and of others, each op running once.
+    """Search for the runs of least peak memory within a step time; None if no peak is found below that of the graph's
+    own order and of others, each op running once.
 
-    Limits between what is proven to be needed and the least that is found are halved; each gets an equal part of the
-    run. max_slowdown: how much longer the step may take than in the graph's order, as a share. problem, keep, host,
-    orders: as `rematerialize` takes them.
+    The gap between the proven least limit and the least that is found is halved repeatedly; each limit gets an equal
+    part of the run. max_slowdown: how much longer the step may take than in the graph's order, as a share. problem,
+    keep, host, orders: as `rematerialize` takes them.
     """
     once = measure(problem, in_order(problem))
     longest_ns = once.step_time_ns * (1 + max_slowdown)
@@ -273,9 +275,9 @@ def least_memory(
 
 
 def in_order(problem: Problem, device_of: NDArray[np.int32] | None = None) -> Solution:
-    """The order of the graph; what is read on another device is sent when it is made.
+    """Return the order of the graph; tensors that are read on another device are sent when they are made.
 
-    device_of: int32 [num scheduled ops]; by default all on one device, but for what is moved to the host and back.
+    device_of: int32 [num scheduled ops]; by default all are on one device, except moves to the host and back.
     """
     ops, lowered = problem.graph.ops, problem.lowered
     if device_of is None:
@@ -300,14 +302,14 @@ def with_reruns(
     host: HostMemory | None = None,
     device_of: Mapping[str, int] | None = None,
 ) -> Problem:
-    """The problem in which every run of an op and every move are ops. host: becomes one more device. device_of: as
-    `rewritten` takes it."""
+    """Return the problem in which every run of an op and every move are ops. host: becomes one more device. device_of:
+    as `rewritten` takes it."""
     found = rewritten(problem.graph, reruns, moves, device_of)
     machine, limits, constraints = problem.machine, problem.memory_limits_bytes, problem.constraints
     if host is not None:
         machine, limits = with_host(machine, host), (*limits, host.memory_bytes)
     if host is not None or device_of is not None:
-        constraints = Constraints()  # which the placement keeps, and which are not about reruns and the host
+        constraints = Constraints()  # the placement satisfies them, and they do not cover reruns and the host
     return replace(
         problem,
         graph=found.graph,
@@ -324,8 +326,8 @@ def with_reruns(
 def moves_of(
     problem: Problem, ops: NDArray[np.int32], kept: NDArray[np.uint64], moved: NDArray[np.int32], num_weights: int = 0
 ) -> Iterator[Move]:
-    """From the runs of the core, in which -1 stands for a tensor that has left or begins to come back, to records.
-    num_weights: ops in front that stand for weights, which come back without having left."""
+    """Convert the runs of the core, in which -1 marks a tensor that has left or begins to come back, to records.
+    num_weights: the number of ops at the beginning that represent weights, which come back without having left."""
     graph, lowered = problem.graph, problem.lowered
     weights = set(lowered.output_begin[:num_weights].tolist())
     names = names_of_runs(graph, lowered.graph_op[ops[ops >= 0]].tolist())
@@ -353,8 +355,8 @@ def moves_of(
 def records_of(
     problem: Problem, runs: tuple[NDArray[np.int32], NDArray[np.uint64], NDArray[np.int32]], num_weights: int = 0
 ) -> tuple[tuple[Rerun, ...], tuple[Move, ...]]:
-    """From the runs of the core's search, as its `best` gives them, to records. num_weights: ops in front of the
-    problem that stand for weights."""
+    """Convert the runs of the core's search, as its `best` returns them, to records. num_weights: the number of ops at
+    the beginning of the problem that represent weights."""
     ops, kept_bits, moved = runs
     is_run = ops >= num_weights
     reruns = tuple(reruns_of(problem, ops[is_run], kept_bits[is_run]))
@@ -363,7 +365,8 @@ def records_of(
 
 
 def reruns_of(problem: Problem, ops: NDArray[np.int32], kept: NDArray[np.uint64]) -> Iterator[Rerun]:
-    """From the runs of the core, the op of each and which of its own pieces of memory are kept, to records by name."""
+    """Convert the runs of the core, each with its op and bits of its own pieces of memory that are kept, to records by
+    name."""
     graph, lowered = problem.graph, problem.lowered
     runs = lowered.graph_op[ops].tolist()
     has_run: set[int] = set()
@@ -388,6 +391,6 @@ def reruns_of(problem: Problem, ops: NDArray[np.int32], kept: NDArray[np.uint64]
 
 
 def pieces_of(lowered: Lowered, op: int) -> list[int]:
-    """The tensors of a scheduled op that have memory of their own, in the order of the bits of its runs."""
+    """List the tensors of a scheduled op that own their memory, in the order of the bits of its runs."""
     begin, end = lowered.output_begin[op : op + 2].tolist()
     return [tensor for tensor in range(begin, end) if lowered.storage[tensor] == tensor]

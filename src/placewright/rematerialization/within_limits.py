@@ -1,4 +1,4 @@
-"""A problem solved within memory limits: as a method does it, and where that is not enough with ops that run again."""
+"""Solving of a problem within memory limits: by a method, and if that is not enough, with ops that run again."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from placewright.search.run.result import Result, fitness_in
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
-#: With so many times the memory, and without limits, placements and orders are found that reruns may make fit.
+#: With these multiples of the memory, and without limits, placements and orders are found that may fit with reruns.
 _ROOMIER: tuple[float | None, ...] = (1.4, 2.0, None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RerunOptions:
-    """What may be done again or moved. keep: as `kept` takes it, which says what it raises.
+    """The permitted reruns and moves. keep: as `kept` takes it, which says what it raises.
 
-    host: where tensors may be moved to; None where none may. max_slowdown: the price of less memory, as a share.
-    usual: tells how many evaluations the method has by default; twice as many double those of the search for reruns.
-    None where no number was asked for. is_possible: whether anything may run again or be moved.
+    host: memory to which tensors may be moved; None where none may. max_slowdown: the price of less memory, as a share.
+    usual: returns the method's default number of evaluations; twice as many double those of the search for reruns. None
+    where no number was asked for. is_possible: True if anything may run again or be moved.
     """
 
     keep: Sequence[str]
@@ -47,7 +47,7 @@ class RerunOptions:
         max_slowdown: float | None,
         usual: Callable[[], int] | None = None,
     ) -> RerunOptions:
-        """For a problem. Raises InputError for a price where it is none."""
+        """Make the options for a problem. Raises InputError for a price where none is possible."""
         if max_slowdown is not None and problem.objective != "peak-memory":
             raise InputError("max_slowdown is the price of less memory; say objective='peak-memory' with it")
         host = host if some_may_move(problem, keep, host) else None
@@ -66,10 +66,10 @@ def solve_within_limits(
     budget: Budget,
     options: RerunOptions,
 ) -> tuple[Result, Rematerialized | None]:
-    """What a method finds, and what is better with ops that run again or tensors that are moved.
+    """Return the method's result, and a better one with ops that run again or tensors that are moved, or None.
 
-    solve: the method. begin: `SearchRun` with all but a budget. budget: of the method; its time is also that of the
-    search for what runs again.
+    solve: the method. begin: `SearchRun` with everything but a budget. budget: of the method; its time is also that of
+    the search for reruns.
     """
     result = solve(problem, begin(budget))
     if not options.is_possible:
@@ -79,14 +79,14 @@ def solve_within_limits(
     evaluations = _evaluations_on_several(problem) if several else rerun_evaluations(problem)
     if options.usual is not None:
         evaluations = int(evaluations * max(1.0, budget.evaluations / options.usual()))
-    # Where nothing fits, for what comes near.
+    # If it is proven that nothing fits, one evaluation suffices for a plan that comes near.
     again = partial(begin, Budget(evaluations=1 if hopeless else evaluations, seconds=budget.seconds))
     # A method that has only the captured order to offer keeps it.
     is_captured = result.found_by == INPUT_ORDER.name and not result.baselines
     orders = [] if is_captured else [ops_of(result.solution.order)]
     if options.max_slowdown is not None:
         found = least_memory(problem, again(), options.max_slowdown, options.keep, options.host, orders)
-        # Where nothing is found, for the bound of ops that run again, of which no other proof knows.
+        # If nothing is found, this carries the bound for reruns, which no other proof knows.
         searched = replace(result, stopped_because="evaluations")
         return result, found or Rematerialized(problem=problem, result=searched, reruns=())
     if not several:
@@ -107,9 +107,9 @@ def solve_within_limits(
 
 
 def _limits_cost_time(problem: Problem, result: Result, without_limits: Callable[[], Result]) -> bool:
-    """Whether a plan that the limits rule out takes a shorter step than a result within them: what is held there may
-    be made again for less than what the limits cost. Such a plan is one of the baselines; a method that has none is
-    asked what it finds without limits, where these can rule out anything."""
+    """True if a plan that the limits rule out takes a shorter step than a result within them: reruns may cost less than
+    the limits do. Such a plan is one of the baselines; a method without baselines is run without limits, if these can
+    rule out anything."""
     if problem.objective != "step-time":
         return False
     if not result.baselines and _limits_may_bind(problem):
@@ -121,7 +121,7 @@ def _limits_cost_time(problem: Problem, result: Result, without_limits: Callable
 
 
 def _limits_may_bind(problem: Problem) -> bool:
-    """Whether all that a step ever holds, at once, is more than some limit."""
+    """True if the total of all that a step ever holds exceeds some limit."""
     lowered = problem.lowered
     tensors = np.maximum(lowered.allocated_bytes, lowered.copy_bytes).sum()
     most = int(tensors + lowered.resident_bytes.sum() + lowered.workspace_bytes.max())
@@ -129,12 +129,12 @@ def _limits_may_bind(problem: Problem) -> bool:
 
 
 def _with_room(problem: Problem, factor: float | None) -> Problem:
-    """The problem with so many times the memory, without limits for None, which ops that run again may give: its
-    solutions are worth trying."""
+    """Return the problem with so many times the memory, or without limits for None. Reruns may provide that memory, so
+    its solutions are worth trying."""
     limits = (None if limit is None or factor is None else int(factor * limit) for limit in problem.memory_limits_bytes)
     return replace(problem, memory_limits_bytes=tuple(limits))
 
 
 def _evaluations_on_several(problem: Problem) -> int:
-    """About what two seconds for each device last for."""
+    """Return about as many evaluations as two seconds for each device suffice for."""
     return 2 * problem.machine.num_devices * rerun_evaluations(problem)

@@ -1,4 +1,4 @@
-"""The plan as one HTML page that needs nothing but a browser."""
+"""Report of a plan as one HTML page that needs only a browser."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from placewright.support.files import write_atomically
 from placewright.support.garbage import collection_paused
 from placewright.support.quantities import format_bytes
 
-#: The page's script, in the order in which its parts build on each other; one closure holds them all.
+#: The page's script files in an order that respects their dependencies; one closure holds them all.
 SCRIPTS = (
     "elements.js",
     "format.js",
@@ -50,11 +50,11 @@ def write_report(plan: Plan, path: str | Path, *, run: RunComparison | None = No
     Parameters
     ----------
     plan
-        What the report shows.
+        The plan to show.
     path
         The file.
     run
-        What `compare` of a compiled module found of this plan: the page then shows planned and measured
+        The result of a compiled module's `compare` for this plan: the page then shows planned and measured
         times on one axis.
 
     Raises
@@ -67,7 +67,7 @@ def write_report(plan: Plan, path: str | Path, *, run: RunComparison | None = No
 
 @collection_paused()
 def html_of(plan: Plan, run: RunComparison | None = None) -> str:
-    """The page as text: sections written here, and the plan's columns for the script that draws the rest."""
+    """Render the page as text: sections written here, and the plan's columns for the script that draws the rest."""
     return Template(page("template.html")).substitute(
         title=escaped(f"{title_words(plan)} on {plan.machine.name}"),
         style=page("report.css"),
@@ -92,7 +92,7 @@ def _run_sections(plan: Plan, run: RunComparison | None) -> list[str]:
 
 
 def _sections(plan: Plan, run: RunComparison | None) -> list[str]:
-    """What the plan is about stands first: memory where it is the objective or does not suffice, else the timeline."""
+    """List the sections, the main concern first: memory if it is the objective or lacking, otherwise the timeline."""
     heading = "Timeline" if plan.status != "infeasible" else "Timeline of the closest plan, which does not fit"
     timeline = Template(page("timeline.html")).substitute(heading=heading, note=tables.timeline_note(plan, run))
     devices = section("devices", "Devices", devices_table(plan))
@@ -109,7 +109,7 @@ def _sections(plan: Plan, run: RunComparison | None) -> list[str]:
 
 
 def memory_section(plan: Plan) -> Markup:
-    """The chart's frame, which page/before_after.js fills; nothing where the plan does not hold the curve before."""
+    """Build the frame of the memory chart for page/before_after.js; nothing if the plan lacks the earlier curve."""
     before = plan.input_order_memory
     if before is None:
         return Markup()

@@ -1,4 +1,4 @@
-"""Ways to run a training step as a page: what to write, then what each of them holds at its peak."""
+"""Page of the ways to run a training step: the code for each, and the memory it holds at its peak."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from placewright.report.markup import Markup, element, figure, joined, page, sec
 from placewright.support.files import write_atomically
 from placewright.support.quantities import counted, format_bytes, format_time_ns
 
-#: Of the limits, what the bars have room for: what needs more is cut, and says how much it is.
+#: Bars have room for this multiple of the limit at most; longer ones are cut, with their size next to them.
 _ROOM = 1.6
-#: Of each group as many are shown at once.
+#: The most setups of a group that are shown without a click.
 _MAX_WAYS = 8
-#: What a peak is made of: the class of its part of the bar, what it is called, and the field.
+#: The parts of a peak: class of the part's bar, its name, and the field.
 _PARTS = (
     ("held-parameters", "parameters", "parameter_bytes"),
     ("held-gradients", "gradients", "gradient_bytes"),
@@ -43,7 +43,7 @@ def write_alternatives_report(found: Alternatives, path: str | Path) -> None:
 
 
 def alternatives_html(found: Alternatives) -> str:
-    """The page as text."""
+    """Render the page as text."""
     title = f"{found.model} on {found.machine}"
     heading = [element("h1", title), element("p", about_words(found), class_="facts")]
     return still_page(
@@ -128,7 +128,7 @@ def _group(heading: str, setups: Sequence[TrainingSetup], several: bool, most: i
 
 
 def _way(setup: TrainingSetup, several: bool, most: int) -> Markup:
-    """One of them as a line that opens to its code."""
+    """Draw one setup as a line that opens to its code."""
     told = ", ".join(f"{name} {format_bytes(getattr(setup, field))}" for _, name, field in _PARTS)
     room = element("span", class_="room", style=f"width:{setup.limit_bytes / most:.2%}")
     bar = element("span", room, *_pieces(setup, most), class_="held", role="img", title=told, aria_label=told)

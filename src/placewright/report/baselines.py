@@ -1,4 +1,4 @@
-"""The plan among the baselines, as bars; orders of one device that come to the same are one bar."""
+"""Bars that compare the plan with the baselines; single-device orders with equal results share a bar."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from placewright.support.quantities import change, format_bytes
 
 
 def baselines_section(plan: Plan) -> Markup:
-    """The plan and every baseline as bars, best first: their objective, or where the plan does not fit what is over the
-    limits. Beside a plan that fits, what does not is hatched."""
+    """Draw the plan and every baseline as bars, best first: by objective, or by bytes over the limits if the plan does
+    not fit. If the plan fits, baselines that do not are hatched."""
     answered = [baseline for baseline in plan.baselines if baseline.metrics is not None]
     own = _value(plan, plan.metrics)
     widest = max(own, *(_value(plan, metrics) for b in answered if (metrics := b.metrics)), _line(plan), 1)
@@ -37,7 +37,8 @@ def _note(plan: Plan, answered: Sequence[BaselineOutcome]) -> str:
 
 
 def _line(plan: Plan) -> int:
-    """Where the bound stands; it says nothing of bytes over limits."""
+    """Return the value at which to draw the bound; 0 for an infeasible plan, since the bound does not concern bytes
+    over limits."""
     return 0 if plan.status == "infeasible" else plan.lower_bound
 
 
@@ -46,7 +47,7 @@ def _value(plan: Plan, metrics: Metrics) -> int:
 
 
 def _grouped(plan: Plan, answered: Sequence[BaselineOutcome]) -> list[tuple[list[str], Metrics]]:
-    """Baselines that leave all work to one device and reach the same stand together."""
+    """Group baselines that leave all work to one device and reach the same values."""
     groups: dict[object, tuple[list[str], Metrics]] = {}
     for baseline in answered:
         if (metrics := baseline.metrics) is not None:
@@ -74,7 +75,7 @@ def _bar(plan: Plan, names: Sequence[str], metrics: Metrics, widest: int) -> Mar
 
 
 def _row(names: Sequence[str], told: str, *track: Markup, own: bool = False, muted: bool = False) -> Markup:
-    """Several names: what they have in common, and the names below the bar."""
+    """Build one row. Several names get a common label, and are listed below the bar."""
     name, listed = names[0], ""
     if len(names) > 1:
         name, listed = "all on one device", element("span", ", ".join(names), class_="muted members")

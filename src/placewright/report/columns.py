@@ -1,4 +1,4 @@
-"""The plan as columns of numbers and strings, for the page's script; short enough to embed at 10,000 ops."""
+"""Columns of numbers and strings of a plan for the page's script, short enough to embed with 10,000 ops."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from placewright.analysis.memory_events import alive_at_peak
 from placewright.execution.comparison import RunComparison
 from placewright.plans.record import Buffer, MemoryCurve, Plan
 
-#: Of what is alive at a device's peak, as many are drawn one by one; the rest becomes one block.
+#: The most buffers at a device's peak that are drawn one by one; the rest becomes one block.
 MAX_TENSORS_AT_PEAK = 1_500
 MAX_RESIDENTS_LISTED = 25
 
 
 def embedded_json(plan: Plan, run: RunComparison | None = None) -> str:
-    """JSON that can stand inside a script element: ASCII, without "<", ">" and "&"."""
+    """Encode the columns as JSON that is safe inside a script element: ASCII, without "<", ">" and "&"."""
     text = json.dumps(columns(plan, run), separators=(",", ":"), ensure_ascii=True)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def columns(plan: Plan, run: RunComparison | None = None) -> dict[str, Any]:
-    """What page/data.js reads. Strings that repeat (kinds, modules, phases, sources) are indices into tables."""
+    """Return the data for page/data.js. Strings that repeat (kinds, modules, phases, sources) are indices into
+    tables."""
     return {
         "end": plan.metrics.step_time_ns,
         "blocking": plan.machine.transfer_model == "blocking",
@@ -54,7 +55,8 @@ def _devices(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _launches(plan: Plan) -> dict[str, list[int]]:
-    """Positions of what the one host thread launches, in its order, and how long it takes for each, back to back."""
+    """List the positions of the steps that a single host thread launches, in its order, and the duration of each
+    launch; they run back to back."""
     made = launches_of(plan) if plan.machine.launch == "host-thread" else []
     return {
         "position": [launch.step.position for launch in made],
@@ -63,7 +65,7 @@ def _launches(plan: Plan) -> dict[str, list[int]]:
 
 
 def _run(plan: Plan, run: RunComparison) -> dict[str, Any]:
-    """When ops ran, by position; and how long a step took."""
+    """Return the measured times of ops, by position, and the end of the step."""
     position_of = {op.name: op.position for op in plan.ops}
     return {
         "end": max(op.measured_finish_ns for op in run.ops),
@@ -107,14 +109,14 @@ def _transfers(plan: Plan) -> dict[str, Any]:
 
 
 def _interned(values: Iterable[str]) -> dict[str, list[Any]]:
-    """A table of the distinct values, and for each value its place there."""
+    """Return a table of the distinct values, and for each value its index there."""
     table: dict[str, int] = {}
     places = [table.setdefault(value, len(table)) for value in values]
     return {"table": list(table), "at": places}
 
 
 def _curve(curve: MemoryCurve) -> dict[str, list[int]]:
-    """Differences between successive points, which are shorter to write than the points."""
+    """Encode a curve by the differences between successive points, which are shorter to write than the points."""
     return {"time": _differences(curve.time_ns), "bytes": _differences(curve.bytes_in_use)}
 
 
@@ -123,7 +125,8 @@ def _differences(values: Sequence[int]) -> list[int]:
 
 
 def _peak(plan: Plan, device: int) -> dict[str, Any]:
-    """What is alive at a device's peak, in order of allocation; the smallest beyond a count only as a sum."""
+    """List the buffers alive at a device's peak in order of allocation; beyond a maximum number, the smallest only as a
+    sum."""
     time, alive = alive_at_peak(plan, device)
     residents = sorted((b for b in alive if b.kind == "resident"), key=lambda b: (-b.size_bytes, b.name))
     others = [buffer for buffer in alive if buffer.kind != "resident"]

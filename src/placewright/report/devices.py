@@ -1,4 +1,4 @@
-"""The table of devices: what each does with its time and its memory; and where all their time goes."""
+"""The table of devices, with each one's use of time and memory, and the figure of their total time by use."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from placewright.plans.record import Plan
 from placewright.report.markup import Markup, cell, element, number, table
 from placewright.support.quantities import format_bytes, format_time_ns
 
-#: A longer table scrolls in itself.
+#: A table with more devices than this scrolls within its own frame.
 MAX_DEVICES_UNSCROLLED = 16
 
 
 def devices_table(plan: Plan) -> Markup:
-    """Load, peak, limit and headroom of each device."""
+    """Build the table of each device's load, peak, limit and headroom."""
     ops_on = Counter(op.device for op in plan.ops)
     rows = [_device_row(plan, idle, ops_on[idle.device]) for idle in explain_idle(plan)]
     headings = [
@@ -56,15 +56,15 @@ def _device_row(plan: Plan, idle: IdleExplanation, num_ops: int) -> Markup:
 
 
 def _bar_cell(part: int, whole: int) -> Markup:
-    """A share as a bar with its percentage; more than all of it is drawn as a full bar in the colour of errors. Of
-    nothing there is no percentage."""
+    """Draw a share as a bar with its percentage. A share above 100% is a full bar in the colour of errors. Without a
+    whole there is no percentage."""
     share = part / whole if whole else float(part > 0)
     over = " over" if part > whole else ""
     bar = element("span", element("span", style=f"width:{min(share, 1):.1%}"), class_=f"meter{over}")
     return cell(bar, element("span", f"{share:.1%}" if whole else "–", class_="percent"), class_="wide")
 
 
-#: (class in the style sheet, what it is called, the field of IdleExplanation), as they stand in every bar.
+#: (class in the style sheet, label, field of IdleExplanation), in the order of every bar's parts.
 USES = (
     ("compute", "computing", "busy_ns"),
     ("transfer", "waiting for transfers", "transfer_ns"),
@@ -75,7 +75,7 @@ USES = (
 
 
 def time_use_figure(plan: Plan) -> Markup:
-    """The time of all devices that compute taken together, as one bar."""
+    """Draw the total time of all devices that compute as one bar."""
     return element(
         "div",
         element("div", "Where the time goes", class_="label"),
@@ -96,7 +96,7 @@ def _shares(plan: Plan, idle: Sequence[IdleExplanation]) -> list[Markup]:
 
 
 def bar(parts: Sequence[tuple[str, str, int]], total: int) -> Markup:
-    """Parts (class, name, time in ns) of a total, side by side; each tells its time when pointed at."""
+    """Draw parts (class, name, time in ns) of a total side by side; each shows its time on hover."""
     drawn = [
         element(
             "span",
@@ -115,7 +115,7 @@ def _share(time: int, total: int) -> str:
 
 
 def time_use_cell(plan: Plan, idle: IdleExplanation) -> Markup:
-    """One device's time as a bar, with the share it computes."""
+    """Draw one device's time as a bar, with the share in which it computes."""
     parts = [(kind, words, getattr(idle, field)) for kind, words, field in USES]
     step = plan.metrics.step_time_ns
     share = element("span", _share(idle.busy_ns, step), class_="percent")

@@ -1,4 +1,4 @@
-"""Memory limit against step time as one HTML page with a chart."""
+"""HTML page with a chart of step time against memory limit."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from placewright.report.markup import (
 from placewright.support.files import write_atomically
 from placewright.support.quantities import change, format_bytes, format_time_ns, proven_change, round_marks
 
-#: Of the drawing's own coordinates: in a wide window and in a narrow one, where letters are as large.
+#: Width and height of the drawing in its own coordinates, for wide and narrow windows; letters are equally large.
 _SIZES = {"wide": (920.0, 380.0), "narrow": (400.0, 320.0)}
 _LEFT, _RIGHT, _TOP, _BOTTOM = 72.0, 24.0, 14.0, 44.0
-#: Left of the least limit that there can be, as a share of the axis.
+#: Space to the left of the least possible limit, as a share of the axis.
 _MARGIN = 0.06
 
 
@@ -39,7 +39,7 @@ def write_frontier_report(found: Frontier, path: str | Path) -> None:
 
 
 def frontier_html(found: Frontier) -> str:
-    """The page as text."""
+    """Render the page as text."""
     title = f"{found.graph} on {found.machine}"
     return still_page(
         title,
@@ -86,7 +86,7 @@ def _figures(found: Frontier) -> Markup:
 
 
 def _answer(found: Frontier) -> Markup:
-    """Whether the step fits the device, and what it takes to."""
+    """Say whether the step fits the device, and the time it then takes."""
     kept = f"{format_bytes(found.peak_bytes)} and {format_time_ns(found.step_time_ns)} with everything kept"
     memory = found.memory_bytes
     if memory is None:
@@ -108,7 +108,7 @@ def _more_time(found: Frontier, point: FrontierPoint) -> str:
 
 
 class _Scale:
-    """From bytes and times to places in the drawing: both axes begin near the points."""
+    """Maps bytes and times to coordinates of the drawing; both axes begin near the points."""
 
     def __init__(self, found: Frontier, width: float, height: float) -> None:
         times = [point.step_time_ns for point in found.points] + [rival.step_time_ns for rival in found.rivals]
@@ -143,7 +143,7 @@ def _drawing(found: Frontier, name: str, width: float, height: float) -> Markup:
     scale = _Scale(found, width, height)
     best = [(point.limit_bytes, point.step_time_ns) for point in found.points]
     proven = [(point.limit_bytes, point.least_time_ns) for point in found.points]
-    # The ground where no plan can be.
+    # The area where no plan is possible.
     ground = f"{max(0.0, scale.x(found.least_possible_bytes) - _LEFT):.1f}"
     deep = f"{height - _TOP - _BOTTOM:g}"
     return element(

@@ -1,4 +1,4 @@
-"""Layers by device: what one would write down to apply the plan by hand."""
+"""Table of layers by device: a guide to apply the plan by hand."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from placewright.plans.record import Plan
 from placewright.report.markup import Markup, cell, element, joined, number, table
 from placewright.support.quantities import format_time_ns
 
-#: With more devices than this one column names those that count.
+#: With more devices than this, one column names the devices with the largest shares.
 MAX_COLUMNS = 8
 MAX_ROWS = 40
 _MAX_NAMED = 3
-#: A number that a phone has no room for.
+#: Class of columns that are hidden on a phone.
 _WIDE = "number where-wide"
 
 
 def layers_section(plan: Plan) -> Markup:
-    """A row per layer and a column per device; nothing where one device has it all or no op has a module."""
+    """Build a row per layer and a column per device; nothing if one device runs everything or no op has a module."""
     layers = place_layers(plan)
     if len({op.device for op in plan.ops}) < 2 or not layers:
         return Markup()
@@ -37,7 +37,7 @@ def layers_section(plan: Plan) -> Markup:
 
 
 def _summary(plan: Plan, layers: tuple[LayerPlacement, ...]) -> str:
-    """How much of the plan a placement of whole layers would keep."""
+    """State the share of the plan's time that a placement of whole layers would keep."""
     total = sum(plan.metrics.busy_ns) or 1
     whole = sum(sum(layer.time_ns) for layer in layers if layer.device >= 0)
     if whole == total:
@@ -68,7 +68,7 @@ def _row(plan: Plan, layer: LayerPlacement, total: int) -> Markup:
 
 
 def _share_cell(share: float) -> Markup:
-    """A share, on a ground the deeper the larger it is."""
+    """Build a cell for a share; the larger the share, the deeper its background."""
     if share == 0:
         return cell("\u2013", class_="share muted")
     told = f"{share:.0%}" if share >= 0.005 else "<1%"
@@ -76,7 +76,7 @@ def _share_cell(share: float) -> Markup:
 
 
 def _largest(plan: Plan, shares: list[float]) -> Markup:
-    """ "gpu3 61%, gpu7 20% and 5 more" """
+    """List the largest shares: "gpu3 61%, gpu7 20% and 5 more"."""
     ordered = sorted((device for device, share in enumerate(shares) if share), key=lambda device: -shares[device])
     named = ", ".join(f"{plan.machine.devices[device].name} {shares[device]:.0%}" for device in ordered[:_MAX_NAMED])
     more = f" and {len(ordered) - _MAX_NAMED} more" if len(ordered) > _MAX_NAMED else ""

@@ -1,4 +1,4 @@
-"""Building HTML from text that may hold anything: every value is escaped unless it is markup already."""
+"""Functions that build HTML from arbitrary text: every value is escaped unless it is markup already."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from types import MappingProxyType
 
 
 class Markup(str):
-    """Text that is HTML already and is not escaped again."""
+    """Text that is already HTML and is not escaped again."""
 
     __slots__ = ()
 
 
 def escaped(value: object) -> Markup:
-    """`value` as HTML text or attribute value; control characters, which HTML has no place for, become U+FFFD."""
+    """Escape `value` as HTML text or attribute value; control characters, which HTML does not allow, become U+FFFD."""
     if isinstance(value, Markup):
         return value
     text = "".join(c if c >= " " or c in "\t\n" else "\ufffd" for c in str(value))
@@ -25,7 +25,7 @@ def escaped(value: object) -> Markup:
 
 
 def element(tag: str, *content: object, **attributes: object) -> Markup:
-    """<tag attributes>content</tag>. Underscores in attribute names become hyphens, a trailing one is dropped
+    """Build <tag attributes>content</tag>. Underscores in attribute names become hyphens, a trailing one is dropped
     (class_, data_op); an attribute of None is left out."""
     written = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{escaped(value)}"'
@@ -36,7 +36,7 @@ def element(tag: str, *content: object, **attributes: object) -> Markup:
 
 
 def joined(parts: Iterable[object]) -> Markup:
-    """The parts one behind the other."""
+    """Concatenate the parts."""
     return Markup("".join(escaped(part) for part in parts))
 
 
@@ -68,12 +68,12 @@ def number(*content: object) -> Markup:
 
 
 def page(name: str) -> str:
-    """A file of the folder `page/`."""
+    """Read a file of the folder `page/`."""
     return (resources.files("placewright.report") / "page" / name).read_text("utf-8")
 
 
 def in_closure(*names: str) -> str:
-    """Scripts of the folder `page/` that build on each other, in one closure."""
+    """Join scripts of the folder `page/` that build on each other in one closure."""
     return "(() => {\n'use strict';\n" + "\n".join(map(page, names)) + "\n})();"
 
 
@@ -86,7 +86,8 @@ def still_page(
     style: str,
     keys: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """A page whose charts need no script, as text. style: its own rules. keys: what they do, beside the theme's."""
+    """Render a page whose charts need no script. style: its own rules. keys: keyboard shortcuts and their effects,
+    besides the theme's."""
     return Template(page("still.html")).substitute(
         title=escaped(title),
         style=page("report.css") + style,
@@ -99,7 +100,7 @@ def still_page(
 
 
 def scrolled(content: Markup) -> Markup:
-    """What may be wider than the window: it scrolls sideways."""
+    """Wrap content that may be wider than the window, so that it scrolls sideways."""
     return element("div", content, class_="scroll")
 
 
@@ -116,5 +117,5 @@ def figure(label: str, value: str, *lines: str, kind: str = "figure", title: str
 
 
 def _unbroken(line: str) -> str:
-    """The line with its numbers kept together with their units."""
+    """Keep the line's numbers together with their units."""
     return re.sub(r"(?<=\d) (?=(?:[num]?s|min|h|[KMGTP]?i?B)\b)", "\u00a0", line)

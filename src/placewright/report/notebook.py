@@ -1,4 +1,4 @@
-"""A plan as notebooks show it: the head of the report, its timeline in small, and the table of devices; no script."""
+"""View of a plan for notebooks: the head of the report, a small timeline, and the table of devices; no script."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from placewright.report.devices import devices_table
 from placewright.report.markup import Markup, element, joined
 from placewright.support.quantities import counted, format_time_ns
 
-#: The timeline's width in units; no two of its marks are nearer than one.
+#: The timeline's width in units; marks are at least one unit apart.
 _WIDTH = 600
 _LABEL = 110
 _LANE = 22
@@ -42,7 +42,7 @@ _STYLE = Markup(
 
 
 def notebook_html(plan: Plan) -> str:
-    """One element that brings its style along; every name in it is escaped."""
+    """Render one element that includes its style; every name in it is escaped."""
     parts = [
         element("style", _STYLE),
         summary.heading(plan),
@@ -54,7 +54,7 @@ def notebook_html(plan: Plan) -> str:
 
 
 def timeline(plan: Plan) -> Markup:
-    """A lane per device: above when it computes, below when it sends. At most 16 devices, the busiest."""
+    """Draw one lane per device, with computing above and sending below; at most the 16 busiest devices."""
     by_load = sorted(range(plan.machine.num_devices), key=lambda device: -plan.metrics.busy_ns[device])
     shown = sorted(by_load[:_MAX_LANES])
     lanes = joined(_lane(plan, device, row * _LANE) for row, device in enumerate(shown))
@@ -91,7 +91,7 @@ def _lane(plan: Plan, device: int, top: int) -> Markup:
 
 
 def _marks(steps: Iterable[ScheduledOp | Transfer], end_ns: int, top: int, height: int) -> str:
-    """A path of rectangles over the times of the steps; those that touch at this scale are one."""
+    """Draw a path of rectangles over the times of the steps; steps that touch at this scale are merged."""
     spans: list[list[int]] = []
     for step in sorted(steps, key=lambda step: step.start_ns):
         if step.finish_ns == step.start_ns:

@@ -1,4 +1,4 @@
-"""A run of the plan beside it: how long steps, devices and kinds of ops took, planned and measured."""
+"""Comparison of a plan with its run: planned and measured times of steps, devices and kinds of ops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HEADINGS = [("Planned", "number"), ("Measured", "number"), ("Difference", "numb
 
 
 def run_section(run: RunComparison) -> Markup:
-    """What steps took, as bars on one scale; then devices and kinds of ops."""
+    """Draw the times of steps as bars on one scale, then tables of devices and kinds of ops."""
     quickest, slowest = (format_time_ns(time) for time in run.measured_range_ns)
     speed = f"{run.measured_speedup:.2f} times as fast as one of the devices; planned {run.planned_speedup:.2f}. "
     note = (

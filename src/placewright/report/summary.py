@@ -1,4 +1,4 @@
-"""The top of the page: what was reached, against what, and what does not fit."""
+"""The top of the page: the result, its comparisons, and notices of what does not fit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 
 def heading(plan: Plan) -> Markup:
-    """Name of the graph, machine and objective, whether the plan fits, and what its times rest on."""
+    """Show the names of the graph and machine, the objective, the status of the plan, and the basis of its times."""
     machine = plan.machine
     facts = [
         machine.name,
@@ -50,7 +50,7 @@ def heading(plan: Plan) -> Markup:
 
 
 def figures(plan: Plan) -> Markup:
-    """The five figures that sum the plan up, the objective first."""
+    """Show the figures that sum the plan up, the objective first."""
     shown = [_time_figure(plan), _memory_figure(plan)]
     if plan.objective == "peak-memory":
         shown.reverse()
@@ -63,7 +63,7 @@ def figures(plan: Plan) -> Markup:
 
 
 def _missing_figure(plan: Plan) -> Markup:
-    """Of a plan that does not fit, what comes before its objective."""
+    """Show the bytes over the limits, the first figure of a plan that does not fit."""
     over = format_bytes(plan.metrics.bytes_over_limit)
     return figure("Over the memory limits", over, *_compared(plan), kind="figure main")
 
@@ -84,13 +84,14 @@ def _memory_figure(plan: Plan) -> Markup:
 
 
 def _prominence(plan: Plan, objective: Objective) -> tuple[tuple[str, ...], str]:
-    """What a figure is compared with, and its class: the objective's is the main one, if the plan fits."""
+    """Return the comparisons of a figure, and its class: the objective's figure is the main one, if the plan fits."""
     main = plan.objective == objective and plan.status != "infeasible"
     return (_compared(plan), "figure main") if main else ((), "figure")
 
 
 def _compared(plan: Plan) -> tuple[str, ...]:
-    """The plan against the best single device, the best baseline and the captured order on the device named first."""
+    """Compare the plan with the best single device, the best baseline and the captured order on the first named
+    device."""
     compared: dict[str, Metrics] = {}
     if (one := plan.one_device) is not None:
         compared[f"{one_device_words(plan, one)}, alone"] = one.metrics
@@ -118,7 +119,8 @@ def _against(plan: Plan, metrics: Metrics, title: str) -> str:
 
 
 def _bound_figure(plan: Plan) -> Markup:
-    """What no plan can go below, why, and how far this one is from it; its technical name when pointed at."""
+    """Show the lower bound, the argument for it, and the plan's distance from it; on hover, the bound's technical
+    name."""
     claim, reason = bound_words(plan)
     if not claim:
         return figure("Lower bound", "none", "nothing is proven about other plans")
@@ -142,7 +144,7 @@ def _traffic_figure(plan: Plan) -> Markup:
 
 
 def notices(plan: Plan) -> Markup:
-    """What does not fit, with needed, available and missing; and the warnings of the run."""
+    """Show what does not fit, with needed, available and missing memory, and the warnings of the run."""
     parts = []
     if plan.metrics.bytes_over_limit > 0:
         over = format_bytes(plan.metrics.bytes_over_limit)
@@ -157,7 +159,7 @@ def notices(plan: Plan) -> Markup:
 
 
 def _outlook(plan: Plan) -> str:
-    """Whether another plan could fit."""
+    """Say whether another plan could fit."""
     proof = "It is proven that no plan can fit" if proven_infeasible(plan) else "Whether another one fits is not known"
     floor = floor_words(plan)
     return f"{proof}: {floor}." if floor else f"{proof}."

@@ -1,4 +1,4 @@
-"""The lower half of the page: critical path, biggest tensors, longest ops, and where the plan is from."""
+"""The lower half of the page: critical path, biggest tensors, longest ops, and provenance."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 MAX_ROWS = 20
 MAX_RUNS = 200
-#: As many rows the style sheet prints.
+#: The number of rows that the style sheet prints.
 RUNS_PRINTED = 30
 _RUNS_IN_VIEW = 12
 
 
 def critical_path_section(plan: Plan) -> Markup:
-    """What the step time is made of, and the path run by run."""
+    """Show the step time by sort of run, and the critical path run by run."""
     runs = runs_of(critical_path(plan))
     shares = shares_of(runs)
     total = sum(shares.values()) or 1
@@ -51,7 +51,7 @@ def critical_path_section(plan: Plan) -> Markup:
 
 
 def _runs_notes(num_runs: int) -> list[Markup]:
-    """How many runs there are: the table scrolls on screen, and its beginning alone is printed."""
+    """State the number of runs: the table scrolls on screen, and only its beginning is printed."""
     if num_runs <= _RUNS_IN_VIEW:
         return []
     notes = [element("p", f"{num_runs:,} runs in the order of time.", class_="muted note on-screen")]
@@ -62,7 +62,7 @@ def _runs_notes(num_runs: int) -> list[Markup]:
 
 
 def _runs_table(plan: Plan, runs: Sequence[Run], total: int) -> Markup:
-    """Runs in the order of time; of very many only the longest are listed."""
+    """Tabulate runs in the order of time; of very many, only the longest."""
     listed = set(sorted(range(len(runs)), key=lambda index: -runs[index].busy_ns)[:MAX_RUNS])
     rows = [_run_row(plan, run, total) for index, run in enumerate(runs) if index in listed]
     if len(runs) > MAX_RUNS:
@@ -99,13 +99,13 @@ def _run_row(plan: Plan, run: Run, total: int) -> Markup:
 
 
 def _step_button(step: Step) -> Markup:
-    """The step's name; pressing it shows the step in the timeline."""
+    """Build a button with the step's name, which shows the step in the timeline."""
     name = step.name if isinstance(step, ScheduledOp) else step.tensor
     return element("button", name, type="button", class_="step", data_position=step.position, title=name)
 
 
 def biggest_tensors(plan: Plan) -> Markup:
-    """Buffers by size, tensors at home and residents; copies are counted with what they copy."""
+    """Tabulate the biggest buffers: tensors on their own device and residents, with the devices that hold copies."""
     devices_of: dict[str, set[int]] = {}
     for buffer in plan.buffers:
         if buffer.kind != "workspace":
@@ -141,7 +141,7 @@ def _module_of(op: ScheduledOp) -> Markup | str:
 
 
 def longest_ops(plan: Plan) -> Markup:
-    """Ops by time."""
+    """Tabulate the longest ops."""
     chosen = sorted(plan.ops, key=lambda op: (op.start_ns - op.finish_ns, op.position))[:MAX_ROWS]
     step_time = plan.metrics.step_time_ns or 1
     rows = [
@@ -166,7 +166,7 @@ def longest_ops(plan: Plan) -> Markup:
 
 
 def provenance(plan: Plan) -> Markup:
-    """What the plan was made of and with, so that it can be made again."""
+    """List the inputs, options and software of the plan, so that it can be reproduced."""
     facts = {
         "found by": f"{found_by_words(plan)}, {counted(plan.evaluations, 'evaluation')} in {took_words(plan)}",
         "stopped": stopped_words(plan),
@@ -184,7 +184,7 @@ def provenance(plan: Plan) -> Markup:
 
 
 def _options(configuration: Mapping[str, Any]) -> str:
-    """The options that were given: "memory limit 1GiB; pins op0 = 1"."""
+    """List the options that were given: "memory limit 1GiB; pins op0 = 1"."""
     given = {key: value for key, value in configuration.items() if value not in (None, "", [], {}, ())}
     return "; ".join(f"{key.replace('_', ' ')} {_option(value, key)}" for key, value in given.items()) or "defaults"
 
@@ -202,7 +202,7 @@ def _option(value: Any, key: str = "") -> str:
 
 
 def timeline_note(plan: Plan, run: RunComparison | None = None) -> str:
-    """How the timeline shows transfers and launches under the machine's model, and what was measured."""
+    """Explain how the timeline shows transfers and launches under the machine's model, and measured times."""
     launched = plan.machine.launch == "host-thread" and max(plan.machine.hosts) >= 0
     host = "The host launches one step after another; a launch has the colour of its op." if launched else ""
     measured = "" if run is None else "Below each device stands when its ops ran, medians over steps."

@@ -1,2 +1,1 @@
-"""What solves a problem: how a search runs, constructive heuristics, metaheuristics, exact searches; `auto` puts them
-together."""
+"""Methods that solve a problem: constructive heuristics, metaheuristics and exact searches; `auto` combines them."""

@@ -1,4 +1,5 @@
-"""The default method: every baseline first, then the search that fits the problem; the best of everything wins."""
+"""The default method: every baseline first, then the search that fits the problem; it returns the best of all
+results."""
 
 from __future__ import annotations
 
@@ -23,39 +24,40 @@ from placewright.search.run.multistart import multistart
 from placewright.search.run.result import Result, fitness_in
 from placewright.search.run.search_run import SearchRun
 
-#: Ops times searches at the same time, each of which holds the whole schedule: 4 GB for 1,000,000.
+#: The most scheduled ops in all concurrent searches, each of which holds the whole schedule: 4 GB for 1,000,000.
 _OPS_AT_ONCE = 1_000_000
-#: Of what is left of the budget: for a plan within limits that no baseline keeps.
+#: Share of the remaining budget for finding a plan within limits that no baseline keeps.
 _FEASIBILITY_SHARE = 0.3
-#: Where ops are few: of the evaluations that are left, what a proof may take, and of the time.
+#: Share of the remaining evaluations, and of the remaining time, for a proof where ops are few.
 _PROOF_SHARE, _PROOF_SHARE_OF_TIME = 0.075, 0.2
-#: What the bound takes per op, of the step time on a graph of some 1,000, the most; of others less.
+#: Time of the bound per op: for the step time on a graph of some 1,000 ops, the most; on others less.
 _BOUND_NS_PER_OP: Mapping[Objective, int] = {"step-time": 40_000, "peak-memory": 8_000}
-#: Of a time limit, what it may take: in the run's only thread; and in another beside the baselines, or where it is
-#: likely to end the run.
+#: The bound's share of a time limit: in the run's only thread; and in another thread during the baselines, or where it
+#: is likely to end the run.
 _BOUND_SHARE, _BOUND_SHARE_AT_MOST = 0.1, 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Auto:
-    """No worse than any baseline, by construction: it returns the best of all candidates they made.
+    """A method that is no worse than any baseline, by construction: it returns the best of all candidates made.
 
-    What is left of the budget after the baselines goes to one search, by rules that were measured
+    The rest of the budget after the baselines goes to one search, by rules that were measured
     (docs/algorithms.md): `peak-search` where memory is the objective, `superstep-annealing` where there are transfers
     that block and cost nothing, `schedule-annealing` otherwise. Where no baseline keeps the memory limits,
     `peak-search` first looks for a plan that does. A search ends when it meets the lower bound.
 
-    With a time limit alone the search runs in each thread of the run from a seed of its own, and the best counts.
+    With only a time limit, the search runs in each thread of the run from a seed of its own, and the best counts.
     """
 
     name: str = "auto"
 
     def solve(self, problem: Problem, run: SearchRun) -> Result:
-        """Runs the baselines, whatever the evaluations: they are what the result must not be worse than; portfolio.py
+        """Run the baselines, whatever the number of evaluations: the result must not be worse than theirs. portfolio.py
         says what a time limit, an interrupt and the size of the problem leave out. A search follows unless a bound
-        proves that nothing is left to gain; where a time limit is too short for the bound, the search goes without."""
+        proves that nothing is left to gain; where a time limit is too short for the bound, the search runs without
+        one."""
         if run.threads > 1 and _has_time_for_bound(problem, run):
-            _ = problem.core  # both need it
+            _ = problem.core  # needed by both threads
             # The bound takes as long as the baselines, and most of it holds no interpreter lock.
             with ThreadPoolExecutor(1) as beside:
                 bound = beside.submit(lower_bound, problem)
@@ -93,8 +95,8 @@ class Auto:
 
 
 def _has_time_for_bound(problem: Problem, run: SearchRun, baselines: Sequence[Result] = ()) -> bool:
-    """Whether a search would lose little by it: a bound improves no plan, it only ends a search that nothing is left
-    for. Where two baselines end at the same value, that may well be the bound."""
+    """True if a search would lose little time to the bound, which improves no plan: it only ends a search that cannot
+    gain. Where two baselines end at the same value, that may well be the bound."""
     seconds = math.inf if run.budget.seconds is None else run.budget.seconds
     reached = sorted((r.metrics.bytes_over_limit, r.metrics.objective_value(problem.objective)) for r in baselines)
     share = _BOUND_SHARE_AT_MOST if run.threads > 1 or reached[:1] == reached[1:2] != [] else _BOUND_SHARE
@@ -110,8 +112,8 @@ def _searches_at_once(problem: Problem, run: SearchRun) -> int:
 def _searches(
     problem: Problem, ranked: Sequence[Result], run: SearchRun
 ) -> Iterator[tuple[Callable[[], Search], float]]:
-    """The searches that follow the baselines, to be made, and the share that each has of what is left of the budget
-    then. ranked: the results there are whenever the next is asked for, the best first."""
+    """Yield functions that make the searches after the baselines, each with its share of the budget that is left by
+    then. ranked: the results so far whenever the next is asked for, the best first."""
     if problem.objective == "peak-memory":
         yield PeakSearch, 1.0
         return
@@ -120,7 +122,7 @@ def _searches(
     if has_free_barriers(problem):
         yield SuperstepAnnealing, 1.0
     else:
-        # What is found on the way to a proof counts, but the search has the starts that it would have without.
+        # Results on the way to a proof count, but the search has the starts that it would have without the proof.
         starts = tuple(ranked)
         if is_provable(problem) and ranked[0].metrics.bytes_over_limit == 0:
             proof = max(2, int(_PROOF_SHARE * min(run.evaluations_left, _first_evaluations(problem, run))))
@@ -135,12 +137,12 @@ def _annealing(problem: Problem, run: SearchRun, starts: Sequence[Result]) -> De
 
 
 def _first_evaluations(problem: Problem, run: SearchRun) -> int:
-    """What is left for the first search."""
+    """Return the evaluations that are left for the first search."""
     return max(1, first_evaluations(problem) - run.evaluations)
 
 
 def _reason_to_stop(problem: Problem, best: Result, run: SearchRun) -> StopReason | None:
-    """Why no search need or may follow: the user, what is proven, or the budget."""
+    """Return the reason why no search need or may follow: the user, a proof, or the budget. None if one may."""
     metrics = best.metrics
     if run.is_interrupted():
         return "interrupted"

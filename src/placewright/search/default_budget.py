@@ -1,5 +1,5 @@
-"""How many evaluations `auto` has where the user sets no limit: as many as make a plan in about a second. They are
-counted from the problem, never timed, so that the plan is the same on every machine."""
+"""The default number of evaluations of `auto`: as many as make a plan in about a second. It is computed from the
+problem, never timed, so that the plan is the same on every machine."""
 
 from __future__ import annotations
 
@@ -9,34 +9,35 @@ import placewright._core as _core
 from placewright.problem import Problem
 from placewright.search.portfolio import planned_seconds
 
-#: The most for step time and, in the same terms, for graphs whose moves cost little.
+#: The most evaluations for step time; and the same for large graphs whose moves are cheap, as ops per second.
 _MAX, _OPS_A_SECOND = 1_000_000, 250_000_000
-#: What an evaluation of a move counts as, and each unit of work it causes, in ns; `python benchmarks/default_budget.py`
-#: says what they take, the start of the search included.
+#: The time of an evaluation of a move, and of each unit of work that it causes, in ns, as measured by
+#: `python benchmarks/default_budget.py`, the start of the search included.
 _NS_PER_EVALUATION, _NS_PER_WORK = 480, 80
-#: Of the plan, what reading, lowering and writing take per op; and the least that is left to a search.
+#: Time for the whole plan; time per op for reading, lowering and writing; and the least time for a search.
 _SECONDS, _SECONDS_PER_OP, _LEAST_SECONDS = 0.9, 15e-6, 0.25
-#: Smaller problems cost next to nothing per move.
+#: Moves on problems with fewer ops cost almost nothing.
 _WORTH_PROBING = 200
 
 
 def default_evaluations(problem: Problem) -> int:
-    """As many as take about a second together with the baselines, those of a second search included; a budget of
-    evaluations is what makes a plan reproducible."""
+    """Return the number of evaluations that take about a second together with the baselines, those of a second search
+    included; a budget of evaluations is what makes a plan reproducible."""
     is_annealed = problem.objective == "step-time" and not has_free_barriers(problem)
     return first_evaluations(problem) + (most_evaluations(problem) if is_annealed else 0)
 
 
 def most_evaluations(problem: Problem) -> int:
-    """Of one search of the default, where moves cost next to nothing."""
+    """Return the most evaluations of one search of the default, where moves cost almost nothing."""
     return max(100, min(_MAX, _OPS_A_SECOND // problem.core.num_ops))
 
 
 def first_evaluations(problem: Problem) -> int:
-    """Of the baselines and of the first search. What its moves will take is estimated, so it may end early."""
+    """Return the evaluations of the baselines and of the first search. The time of its moves is estimated, so it may
+    end early."""
     num_ops = problem.core.num_ops
     if problem.objective == "peak-memory":
-        # On one device a move costs what it changes, and a set of finished ops less.
+        # On one device the cost of a move is that of its changes, and a set of finished ops costs less.
         ops_a_second = 400_000_000 if problem.core.num_devices == 1 else 20_000_000
         return max(2_000, min(400_000, ops_a_second // num_ops))
     if has_free_barriers(problem):
@@ -49,7 +50,8 @@ def first_evaluations(problem: Problem) -> int:
 
 
 def second_evaluations(problem: Problem, evaluations: int, work: float) -> int:
-    """What is left of the default's second after a first search of so many evaluations that did so much work."""
+    """Return the evaluations for the rest of the default's second, after a first search of so many evaluations and so
+    much work."""
     seconds = _SECONDS - _other_seconds(problem) - _ns_of(evaluations, work) / 1e9
     return max(0, min(most_evaluations(problem), int(evaluations * seconds * 1e9 / _ns_of(evaluations, work))))
 
@@ -59,20 +61,20 @@ def _ns_of(evaluations: int, work: float) -> float:
 
 
 def _other_seconds(problem: Problem) -> float:
-    """Of all but the searches."""
+    """Return the seconds for everything but the searches."""
     return planned_seconds(problem.core.num_ops) + _SECONDS_PER_OP * problem.core.num_ops
 
 
 def has_free_barriers(problem: Problem) -> bool:
-    """Whether transfers block and cost nothing, and there is something to transfer; with control dependencies alone
-    there is no barrier."""
+    """True if transfers block and cost nothing, and there is something to transfer; control dependencies alone cause no
+    barriers."""
     return _core.has_free_barriers(problem.core) and len(problem.lowered.inputs) > 0
 
 
 def work_per_evaluation(problem: Problem) -> float:
-    """Mean over some moves of `schedule-annealing`, on the coarse problems and on the ops, as its budget is divided.
-    They begin, as it does, from a plan that leaves little to gain at once: the better of an earliest-task-first
-    schedule and of all ops on one device."""
+    """Return the mean over some moves of `schedule-annealing`, on the coarse problems and on the ops, as its budget is
+    divided. They begin, as it does, from a plan that leaves little to gain at once: the better of an
+    earliest-task-first schedule and of all ops on one device."""
     core, shares = problem.core, {4: 0.2, 2: 0.2, 1: 0.6}
     moves = max(10, min(160, 500_000 // core.num_ops))
     everywhere = int(np.bitwise_and.reduce(problem.groups[1]))

@@ -1,6 +1,6 @@
-"""All baselines on one problem, within what a plan may take: the cheap ones always, and before them candidates of the
-costly ones, which gain most in the same time: as many as are planned and a time limit leaves room for, of the one whose
-plan is the best so far."""
+"""A run of all baselines on one problem within its time. The cheap ones always run. Before them run candidates of the
+costly ones, which gain the most in the same time: as many as planned and as a time limit leaves room for, always of the
+costly baseline whose plan is the best so far."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from placewright.search.constructive.layers import LAYERS
 from placewright.search.run.result import Result
 from placewright.search.run.search_run import SearchRun
 
-#: What one candidate takes, in ns per scheduled op; in the order of their first turns.
+#: The time of one candidate of each costly baseline, in ns per scheduled op; in the order of their first turns.
 _COSTLY: dict[Baseline, int] = {INSERTION: 2_000, CLUSTER_LIST: 1_000, LAYERS: 420, CLUSTER_PARTITION: 3_500}
-#: How many candidates there are, mostly; of `layers` only recurrent networks have many.
+#: The usual number of candidates; `layers` has many for recurrent networks only.
 _NUM_CANDIDATES: dict[Baseline, int] = {INSERTION: 4, CLUSTER_LIST: 42, CLUSTER_PARTITION: 14}
-#: Candidates of a costly one's first turn that are cheap enough to be made whatever the limit.
+#: The candidates of a costly one's first turn that are cheap enough to be made under any limit.
 _FIRST: dict[Baseline, int] = {LAYERS: 4}
-#: What all others take together, in ns per op.
+#: The time of all cheap baselines together, in ns per op.
 _CHEAP = 20_000
-#: Of the time for all baselines, the costly ones' before the cheap ones, which gain less in the same time.
+#: Share of the time of all baselines for the costly ones before the cheap ones, which gain less in the same time.
 _BEFORE_CHEAP = 0.65
-#: Of a time limit, for all baselines.
+#: Share of a time limit for all baselines.
 _SHARE = 0.5
-#: For all baselines where there is no time limit, and the least per op: 16,000 ops have half a second.
+#: Time of all baselines without a time limit, and the least per op: 16,000 ops have half a second.
 _SECONDS, _NS_PER_OP = 0.5, 30_000
 
 
 def run_baselines(problem: Problem, run: SearchRun) -> list[Result]:
-    """What each baseline found, in the order of BASELINES, whatever evaluations the run has.
+    """Return the results of each baseline, in the order of BASELINES, whatever evaluations the run has.
 
-    How many candidates of the costly ones are made is planned by the number of ops before any is: half a second, more
-    for graphs of more than 16,000 ops, is what they may take together with the cheap ones. Without a time limit no
-    clock is looked at: the same candidates are made each time. Half of a time limit is for the baselines; where it is
-    more than half a second, it is what is planned with. A costly candidate begins only where what it takes is left of
-    that half, or of a part of it until each cheap one has made a candidate, which it does whatever the limit. Their
-    other candidates come last, while there is time. One that was begun is finished and counts. After an interrupt none
-    begins.
+    The number of candidates of the costly ones is planned in advance from the number of ops: together with the cheap
+    ones they may take half a second, or more for graphs of more than 16,000 ops. Without a time limit no clock is read:
+    the same candidates are made each time. Half of a time limit is for the baselines; if that is more than half a
+    second, it is the time to plan with. A costly candidate begins only if enough of that half is left for it, or of a
+    part of that half until each cheap one has made a candidate, which it does under any limit. Further candidates of
+    the cheap ones come last, while there is time. A candidate that was begun is finished and counts. After an interrupt
+    no candidate begins.
     """
     return _Portfolio(problem, run).results()
 
 
 def planned_seconds(num_ops: int) -> float:
-    """What they may take without a limit, at most what all their candidates take, without those that only recurrent
-    networks have."""
+    """Return the time for the baselines without a limit, at most the time of all their candidates, except those that
+    only recurrent networks have."""
     most = _CHEAP + sum(_COSTLY[method] * count for method, count in _NUM_CANDIDATES.items())
     return min(_without_limit(num_ops), most * num_ops) / 1e9
 
@@ -81,7 +81,7 @@ class _Portfolio:
         return [trial for trial in self._trials if trial.evaluations > 0]
 
     def _begin(self, trials: Iterable[Trial]) -> None:
-        """What each makes whatever the limit, where it has not."""
+        """Make the candidates that each trial makes under any limit, unless it has."""
         for trial in trials:
             if self._run.is_interrupted() and self._made():
                 break
@@ -94,8 +94,8 @@ class _Portfolio:
                 pass
 
     def _make_costly(self, until: float) -> None:
-        """Of each one, then always of the one whose plan is the best so far, as long as the plan and that share of the
-        time have room."""
+        """Make a candidate of each costly baseline, then always of the one whose plan is the best so far, while the
+        plan and that share of the time have room."""
         while self._has_time():
             room = min(self._planned, self._ns_until(until))
             waiting = [trial for trial in self._costs if not trial.is_complete and self._costs[trial] <= room]

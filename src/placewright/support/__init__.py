@@ -1,1 +1,1 @@
-"""Sentences for bad input, atomic writes, tables of TOML files, sizes and times as text."""
+"""Common tools: sentences for bad input, atomic writes, tables of TOML files, sizes and times as text."""

@@ -1,4 +1,4 @@
-"""What numpy has, at less cost."""
+"""Cheaper replacements for numpy functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ Number = TypeVar("Number", bound=np.generic)
 
 
 def sorted_unique(values: NDArray[Number]) -> NDArray[Number]:
-    """The different values, sorted, of [n]. np.unique imports numpy.ma, 20 ms of the start of every command."""
+    """Return the distinct values of [n], sorted. np.unique imports numpy.ma, which takes 20 ms at the start of every
+    command."""
     ordered = np.sort(values)
     is_first = np.ones(len(ordered), np.bool_)
     is_first[1:] = ordered[1:] != ordered[:-1]

@@ -1,6 +1,6 @@
-"""The exceptions placewright raises on purpose, and the names that they suggest.
+"""The exceptions that placewright raises on purpose, and suggestions for misspelt names.
 
-The command line turns each into one sentence and an exit code.
+The command line turns each exception into one sentence and an exit code.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ def shown(text: object, max_length: int = 120) -> str:
     Parameters
     ----------
     text
-        The name or value; a huge number is told by its size.
+        The name or value; a huge number is replaced by its size.
     max_length
-        It is cut to about so many characters.
+        The approximate number of characters to which it is cut.
     """
     if isinstance(text, int) and text.bit_length() > 400:
         return f"a number of {text.bit_length():,} bits"
@@ -26,13 +26,13 @@ def shown(text: object, max_length: int = 120) -> str:
 
 
 def other_version(found: object, known: int, anew: str = "") -> str:
-    """Why a file of another `schema_version` is not read; anew: the command that makes the file in the known one."""
+    """Say why a file of another `schema_version` is not read. anew: the command that remakes the file."""
     why = f"has schema_version {shown(found)}; this placewright reads version {known}"
     return f"{why}, and `{anew}` makes a file of an earlier version anew" if anew else why
 
 
 def parser_message(error: Exception) -> str:
-    """What one of Python's own parsers complains of, in words for the file's author."""
+    """Rephrase an error of one of Python's own parsers for the file's author."""
     if "int_max_str_digits" in str(error):
         return "it holds a whole number of thousands of digits"
     if isinstance(error, RecursionError):
@@ -41,7 +41,7 @@ def parser_message(error: Exception) -> str:
 
 
 def printable(text: str) -> str:
-    """The text on one line, without characters that a terminal would obey."""
+    """Put the text on one line, without control characters."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
@@ -72,11 +72,11 @@ class MissingExtraError(PlacewrightError):
     Parameters
     ----------
     package
-        What is absent.
+        The absent package.
     extra
-        The extra of placewright that brings it.
+        The extra of placewright that installs it.
     purpose
-        What it is needed for.
+        The purpose for which it is needed.
     """
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
@@ -84,7 +84,7 @@ class MissingExtraError(PlacewrightError):
 
 
 def did_you_mean(name: str, known: Iterable[str], listed: Iterable[str] | None = None) -> str:
-    """A sentence's end, "; did you mean X?", with the nearest known name; else those to list: all, unless given."""
+    """End a sentence: "; did you mean X?" for the nearest known name, else the names `listed`, or all."""
     names = list(dict.fromkeys(known))
     nearest = difflib.get_close_matches(name[:200].lower(), names, n=1, cutoff=0.5)
     return f"; did you mean {nearest[0]}?" if nearest else f"; known are {', '.join(listed or names)}"

@@ -1,4 +1,5 @@
-"""Reads one table of a TOML or JSON file key by key, so that every error names the file, the place and the key."""
+"""Reader for one table of a TOML or JSON file, key by key, so that every error names the file, the place and the
+key."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ T = TypeVar("T")
 
 @contextmanager
 def placing(place: str) -> Iterator[None]:
-    """Puts the place, a file or a key, before the message of any InputError raised inside."""
+    """Put the place, a file or a key, before the message of any InputError raised inside."""
     try:
         yield
     except InputError as error:
@@ -22,14 +23,14 @@ def placing(place: str) -> Iterator[None]:
 
 
 def required(key: str, value: T | None) -> T:
-    """The value, which must not be absent."""
+    """Return the value, which must not be absent."""
     if value is None:
         raise InputError(f"{key} is missing")
     return value
 
 
 class Fields:
-    """A table of a file. Each method takes one key out; `finish` complains of keys nobody took.
+    """A table of a file. Each method takes one key out; `finish` rejects keys that nothing took.
 
     Methods return None for a key that is absent, and raise InputError for a value of the wrong kind.
     """
@@ -41,7 +42,7 @@ class Fields:
         self._known: list[str] = []
 
     def take(self, key: str) -> Any:
-        """The value as it stands."""
+        """Take the value unchecked."""
         self._known.append(key)
         return self._rest.pop(key, None)
 
@@ -58,7 +59,7 @@ class Fields:
         return value
 
     def number(self, key: str, unit: str = "") -> float | None:
-        """unit: what it counts, as errors say it: "of elements per second, like 4e12"."""
+        """Take a number. unit: its unit in error messages, such as "of elements per second, like 4e12"."""
         value: float | None = self._checked(key, f"a number {unit}".rstrip(), is_number)
         return value
 
@@ -72,13 +73,13 @@ class Fields:
         return self.parsed(key, parse_bandwidth, 'a bandwidth like "25GB/s"')
 
     def parsed(self, key: str, parse: Callable[[str], T], kind: str) -> T | None:
-        """A text, turned into a value by a function that may raise InputError; kind: what it must be."""
+        """Take a text and convert it with a function that may raise InputError. kind: what it must be."""
         value = self._checked(key, kind, lambda value: isinstance(value, str))
         with placing(key):
             return None if value is None else parse(value)
 
     def numbers(self, key: str) -> dict[str, float] | None:
-        """A table whose values are all numbers."""
+        """Take a table whose values are all numbers."""
         table = self._checked(key, "a table of numbers", lambda value: isinstance(value, Mapping))
         if table is not None and not all(isinstance(name, str) and is_number(value) for name, value in table.items()):
             raise InputError(f"{key} must be a table of numbers")
@@ -95,7 +96,7 @@ class Fields:
         return value
 
     def finish(self) -> None:
-        """Raises InputError naming a key that nothing asked for."""
+        """Raise InputError naming a key that nothing took."""
         for key in self._rest:
             raise InputError(f"unknown key '{shown(key)}'{did_you_mean(str(key), self._known)}")
 
@@ -107,10 +108,10 @@ class Fields:
 
 
 def is_integer(value: object) -> bool:
-    """Whether the value is a whole number; true and false are not."""
+    """True if the value is a whole number; true and false are not."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_number(value: object) -> bool:
-    """Whether the value is a number that a float can hold; true and false are not."""
+    """True if the value is a number that a float can hold; true and false are not."""
     return isinstance(value, float) or (is_integer(value) and abs(cast(int, value)) < 2**1023)

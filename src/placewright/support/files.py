@@ -14,7 +14,7 @@ from placewright.support.errors import InputError, shown
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The content of a regular file, or of what a link to one leads to.
+    """Read a regular file, or the target of a link to one.
 
     Raises InputError naming the path and the reason; a pipe or device, which might never end, is not opened.
     """
@@ -26,7 +26,7 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def read_text(path: str | Path) -> str:
-    """The content of a text file in UTF-8, without a byte order mark. Raises InputError as `read_bytes` does."""
+    """Read a text file in UTF-8, without a byte order mark. Raises InputError as `read_bytes` does."""
     try:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -34,7 +34,7 @@ def read_text(path: str | Path) -> str:
 
 
 def make_folder(path: str | Path) -> None:
-    """Makes the folder and those above it where they are missing. Raises InputError naming the path and the reason."""
+    """Make the folder and its parents if they are missing. Raises InputError naming the path and the reason."""
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
@@ -42,8 +42,9 @@ def make_folder(path: str | Path) -> None:
 
 
 def lock_folder(path: str | Path, busy: str) -> int:
-    """A descriptor that keeps other processes out of the folder until it is closed, however the process ends. busy:
-    what one of them does there, as the beginning of a sentence. Raises InputError when one does, or there is none."""
+    """Lock a folder against other processes; return a descriptor that holds the lock until it is closed, however the
+    process ends. busy: the beginning of the sentence for when another process holds the lock. Raises InputError then,
+    and if there is no folder."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError as error:
@@ -54,14 +55,14 @@ def lock_folder(path: str | Path, busy: str) -> int:
         os.close(descriptor)
         raise InputError(f"{busy} '{shown(path)}'; let it end or choose another") from error
     except OSError:
-        # Some network file systems have no locks; results are worth having there too.
+        # Some network file systems have no locks; the work goes on without one there.
         return descriptor
     return descriptor
 
 
 @contextmanager
 def locked_folder(path: str | Path, busy: str) -> Iterator[None]:
-    """The folder, made where it is missing and locked meanwhile, as by `lock_folder`."""
+    """Make the folder if it is missing, and lock it within this context, as by `lock_folder`."""
     make_folder(path)
     descriptor = lock_folder(path, busy)
     try:
@@ -71,10 +72,10 @@ def locked_folder(path: str | Path, busy: str) -> Iterator[None]:
 
 
 def write_atomically(path: str | Path, data: bytes) -> None:
-    """Writes a file so that it is there whole or not at all: beside its place first, then renamed over it.
+    """Write a file so that it is there whole or not at all: first to a temporary file in its folder, then renamed.
 
-    A link is followed. Raises InputError naming the path and the reason (missing folder, no permission, disk full,
-    something else than a regular file in its place); whatever stood there before is then untouched.
+    A link is followed. Raises InputError naming the path and the reason (missing folder, no permission, disk full, not
+    a regular file); the previous file is then untouched.
     """
     beside = None
     try:
@@ -96,7 +97,7 @@ def write_atomically(path: str | Path, data: bytes) -> None:
 
 
 def _mode_for(target: Path) -> int:
-    """Permissions the file would have had without the detour: its present ones, else the process's default."""
+    """Return the permissions of a direct write: the file's present ones, else the process's default."""
     try:
         present = os.stat(target).st_mode
     except FileNotFoundError:

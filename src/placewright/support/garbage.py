@@ -1,4 +1,4 @@
-"""Python's garbage collector, kept from looking through millions of records while they are made."""
+"""A pause of Python's garbage collector, which would otherwise scan millions of records while they are made."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """No search for reference cycles meanwhile: records hold none, and looking for them in a million takes as long as
-    making them. Also a decorator. What others left collectable waits until the end."""
+    """Pause the search for reference cycles within this context, which also works as a decorator: records hold no
+    cycles, and the search in a million takes as long as making them. Other garbage waits until the end."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

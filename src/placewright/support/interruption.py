@@ -1,4 +1,4 @@
-"""Ctrl-C while something is made that can be cut short."""
+"""Handling of Ctrl-C during work that can be cut short."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _AGAIN_S = 0.01
 
 
 class Interruption:
-    """A context in which SIGINT is noted from when it is first asked for; called, it says whether one came.
+    """A context that records SIGINT once it has been asked about one; a call returns True if one came.
 
-    Before, there is no search that would keep what it has, so that SIGINT is a KeyboardInterrupt. So is a second one.
+    Before the first call, no search is running that could keep its best result, so SIGINT raises KeyboardInterrupt. So
+    does a second SIGINT.
     """
 
     def __init__(self) -> None:
@@ -45,7 +46,7 @@ class Interruption:
             raise KeyboardInterrupt
 
     def _raise_again(self, swallowed: sys.UnraisableHookArgs) -> None:
-        """What a destructor or a weak reference's callback swallows comes again when that is over."""
+        """Raise an interrupt again that a destructor or a weak reference's callback swallowed, once that is over."""
         if swallowed.exc_type is KeyboardInterrupt:
             self._count -= 1
             threading.Timer(_AGAIN_S, _thread.interrupt_main).start()
@@ -54,7 +55,7 @@ class Interruption:
 
     @contextmanager
     def ends_at_once(self) -> Iterator[None]:
-        """The first SIGINT ends what runs inside, wherever it is, and no more."""
+        """Let the first SIGINT end the code inside, wherever it is, and nothing else."""
         before, self._ends_at_once = self._ends_at_once, True
         try:
             yield
@@ -67,7 +68,7 @@ class Interruption:
 
 @contextmanager
 def until_interrupted(interrupted: Callable[[], bool] | None) -> Iterator[None]:
-    """The first SIGINT ends what runs inside, and no more, where `interrupted` is what notes it."""
+    """Let the first SIGINT end the code inside, and nothing else, if `interrupted` is an `Interruption`."""
     if isinstance(interrupted, Interruption):
         with interrupted.ends_at_once():
             yield

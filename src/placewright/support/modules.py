@@ -1,4 +1,4 @@
-"""Modules of Python that are files of the user's, and installed packages that extend placewright."""
+"""Import of the user's Python files as modules, and of installed packages that extend placewright."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from types import ModuleType
 
 from placewright.support.errors import InputError, shown
 
-#: Of the names of modules that plugins become.
+#: Prefix of the names of modules made from plugins.
 PLUGIN_PREFIX = "placewright_plugin_"
-#: What code of a user may end with; sys.exit in it is not the end of what called it. Ctrl-C is.
+#: Exceptions with which the user's code may fail. Its sys.exit does not end the process that called it; Ctrl-C does.
 FAILURES = (Exception, SystemExit)
-#: Messages of the user's code are told whole up to so many characters.
+#: Messages of the user's code are quoted up to so many characters.
 _MAX_MESSAGE = 2000
-#: How far the chain of what an error was raised from is followed.
+#: The most links of an error's chain of causes that are followed.
 _MAX_CAUSES = 20
 
 
 def load_file(path: Path, name: str) -> ModuleType:
-    """Runs a Python file as the module of that name, by which dataclasses and pickle find it. As for a script, its
-    folder is the first place where what it imports is looked for.
+    """Run a Python file as the module of that name, by which dataclasses and pickle find it. Its imports are first
+    searched in its own folder, as for a script.
 
-    Raises InputError where it is no Python file, or would import another module than the one beside it, and whatever
-    running it raises.
+    Raises InputError where it is no Python file, or would import another module than the one in its folder, and any
+    exception of the file's code.
     """
     specification = importlib.util.spec_from_file_location(name, path)
     if specification is None or specification.loader is None:
@@ -40,9 +40,10 @@ def load_file(path: Path, name: str) -> ModuleType:
 
 
 def _import_first_from(file: Path) -> None:
-    """Makes what lies beside a file importable.
+    """Make the modules in a file's folder importable.
 
-    Raises InputError for a module of the same name that this process has from elsewhere: Python would hand that out.
+    Raises InputError if this process has already imported a module of the same name from elsewhere, which Python would
+    return.
     """
     folder = os.path.dirname(os.path.realpath(file))
     for name, module in list(sys.modules.items()):
@@ -61,8 +62,8 @@ def _import_first_from(file: Path) -> None:
 
 
 def described(error: BaseException, file: Path | None = None) -> str:
-    """What went wrong and in which line: "ZeroDivisionError: division by zero (mine.py:12)". file: whose line is named
-    even where it raised in what that calls."""
+    """Describe an error and its line: "ZeroDivisionError: division by zero (mine.py:12)". file: name its line even if
+    the error was raised in code that it calls."""
     if isinstance(error, SyntaxError):
         place = f"{Path(error.filename or '').name}:{error.lineno}"
         what = error.msg
@@ -72,7 +73,7 @@ def described(error: BaseException, file: Path | None = None) -> str:
         place = "".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in (of_file or frames)[-1:])
         what = str(error)
     told = f"{type(error).__name__}: {_message(what)}{f' ({place})' if place else ''}"
-    # What a library raises from another error may hide that one's message, as lazy imports of transformers do.
+    # An error that a library raises from another may hide that one's message, as lazy imports of transformers do.
     root = error
     for _ in range(_MAX_CAUSES):
         root = root.__cause__ or root
@@ -83,16 +84,16 @@ def _message(text: str) -> str:
     return shown(" ".join(text.split()) or "no message", _MAX_MESSAGE)
 
 
-#: Packages name such modules in this group of entry points; the laboratory (`placewright.lab`) is one.
+#: The group of entry points in which packages name such modules; the laboratory (`placewright.lab`) is one.
 ENTRY_POINTS = "placewright.extensions"
 
 _complaints: list[str] | None = None
 
 
 def load_extensions() -> list[str]:
-    """Imports them once: where a name is asked for that nobody knows, so that planning does not wait for what it lacks.
+    """Import the extensions once, when an unknown name is asked for, so that planning does not wait for them.
 
-    Returns a sentence for each that cannot be imported, which concerns nobody who does not need it.
+    Returns a sentence for each that cannot be imported, which matters only to those who need it.
     """
     global _complaints
     if _complaints is None:
@@ -106,5 +107,5 @@ def load_extensions() -> list[str]:
 
 
 def lacking() -> str:
-    """What to add to a sentence about a name that nobody knows: extensions that might have known it."""
+    """Extend a sentence about an unknown name by the extensions that failed to load and might have known it."""
     return "".join(f"; {complaint}" for complaint in load_extensions())

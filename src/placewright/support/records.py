@@ -1,6 +1,6 @@
 """Frozen records as JSON documents: written field by field, long lists as columns, and read strictly.
 
-Plans are such records, and whatever else says its kind at the beginning of its file.
+Plans are such records, as are other files that name their kind at the beginning.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from placewright.support.quantities import QUANTITY_LIMIT
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
-#: Stands for what a file lacks. Were it pydantic to miss it, each field that is absent would keep a copy of the record,
-#: which may be the whole file.
+#: Default of fields that a file lacks. If pydantic reported them as missing, each error would keep a copy of the
+#: record, which may be the whole file.
 _ABSENT = object()
-#: The least of whole numbers that may be negative; all others are 0 or more. -2 is `WAITS_FOR_LAUNCH` of plans.
+#: The least value of whole numbers that may be negative; all others are at least 0. -2 is `WAITS_FOR_LAUNCH` of plans.
 _LEAST = {"waits_for": -2, "saved_ps": -QUANTITY_LIMIT}
-#: The dataclass that each model stands for.
+#: The dataclass of each model.
 _KIND_OF: dict[type, type] = {}
 
 
 def document_of(record: Any, columns: Mapping[str, type]) -> dict[str, Any]:
-    """The fields of a record under their own names. columns: the lists that are written as one list per field."""
+    """Return the fields of a record under their own names. columns: the lists that are written as one list per
+    field."""
     document = {field.name: getattr(record, field.name) for field in fields(record)}
     for key, value in document.items():
         if key in columns:
@@ -43,7 +44,7 @@ def document_of(record: Any, columns: Mapping[str, type]) -> dict[str, Any]:
 
 
 def same_named(kind: type, *sources: object) -> dict[str, Any]:
-    """What the sources have under the names of a record's fields, by name; of two the first."""
+    """Collect the sources' attributes that have the names of a record's fields, by name; the first source wins."""
     return {
         field.name: getattr(source, field.name)
         for field in fields(kind)
@@ -53,7 +54,7 @@ def same_named(kind: type, *sources: object) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value whose records are dictionaries; long lists of numbers are not copied."""
+    """Convert a value's records to dictionaries; long lists of numbers are not copied."""
     if is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, tuple) and value and is_dataclass(value[0]):
@@ -62,13 +63,14 @@ def _plain(value: Any) -> Any:
 
 
 def kind_in(data: bytes) -> str | None:
-    """The kind that a document names first, of those that do: "memory-map"; a plan does not."""
+    """Read the kind at the beginning of a document, such as "memory-map"; None for documents without one, such as
+    plans."""
     found = re.match(rb'\{\n"kind": "([\w-]+)"', data)
     return found and found[1].decode()
 
 
 def write_document(document: Mapping[str, Any], path: str | Path) -> None:
-    """Writes a line for each key; gzipped when the name ends in .gz.
+    """Write one line per key; gzipped when the name ends in .gz.
 
     Raises InputError when the file cannot be written; nothing is left half-written.
     """
@@ -84,13 +86,13 @@ def _encode(document: Mapping[str, Any]) -> bytes:
 
 
 def dumps(value: object) -> str:
-    """JSON on one line, without spaces."""
+    """Write JSON on one line, without spaces."""
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
 def _without_lone_surrogates(value: Any) -> Any:
-    """The value with what is no character (Python's stand-in for a byte of a file name that is not UTF-8) spelled out,
-    as in "\\udcff": no JSON reader takes it otherwise."""
+    """Spell out lone surrogates (Python's representation of bytes of a file name that is not UTF-8), as in "\\udcff":
+    no JSON reader accepts them otherwise."""
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, Mapping):
@@ -107,11 +109,11 @@ def model_of(
     columns: bool = False,
     optional: Mapping[str, Any] = MappingProxyType({}),
 ) -> type[BaseModel]:
-    """What a document must hold, made from the fields of a dataclass, strictly: no other keys, no other types, no
+    """Build the schema of a document from the fields of a dataclass. It is strict: no other keys or types, and no
     absurd numbers.
 
-    replaced: other types of some keys, or keys beside the fields. columns: whether each field is a list of values.
-    optional: what may be absent, with what stands for it then.
+    replaced: other types of some keys, or keys besides the fields. columns: True if each field is a list of values.
+    optional: keys that may be absent, with their default values.
     """
     from pydantic import ConfigDict, FailFast, create_model
 
@@ -127,8 +129,8 @@ def model_of(
 
 
 def _limited(name: str, hint: Any) -> Any:
-    """The type with its dataclasses as records and every whole number from 0, or the least of its name, to 2**62 - 1,
-    a seed to 2**64 - 1."""
+    """Return the type with its dataclasses as records and every whole number from 0, or the least of its name, to 2**62
+    - 1, a seed to 2**64 - 1."""
     from pydantic import FailFast, Field
 
     if is_dataclass(hint):
@@ -146,16 +148,16 @@ def _limited(name: str, hint: Any) -> Any:
 def read_values(
     model: type[BaseModel], data: bytes, name: str, what: str, columns: Mapping[str, type]
 ) -> dict[str, Any]:
-    """The values of a document by key, records and the rows of columns made of them.
+    """Read the values of a document by key; records and the rows of columns are built.
 
-    name: of the file; what: of what it should be. Raises InputError naming the file, the field and what is wrong.
+    name: of the file. what: of what it should be. Raises InputError naming the file, the field and what is wrong.
     """
     from pydantic import ValidationError
 
     try:
         read = model.model_validate_json(data)
     except ValidationError as error:
-        # Another document, such as a graph, lacks most of it: that says more than the type of what it has.
+        # Another document, such as a graph, lacks most keys: that is more helpful than the types of those it has.
         if lacking := _absent_at_top(model, data):
             raise InputError(f"'{name}' is not a whole {what}: '{lacking}' is missing") from None
         raise InputError(_sentence(error, data, name)) from None
@@ -170,7 +172,7 @@ def read_values(
 
 
 def _made(value: Any) -> Any:
-    """A value with its records made."""
+    """Build the records of a value."""
     if type(value) in _KIND_OF:
         return _KIND_OF[type(value)](**{key: _made(entry) for key, entry in value})
     return tuple(map(_made, value)) if isinstance(value, tuple) and value and type(value[0]) in _KIND_OF else value
@@ -186,7 +188,7 @@ def _rows(key: str, kind: type, columns: Mapping[str, Sequence[Any]]) -> tuple[A
 
 
 def _absent(record: BaseModel, before: str = "") -> Iterator[str]:
-    """The fields of the record, and of those in it, that the file lacks."""
+    """Yield the fields of the record, and of those in it, that the file lacks."""
     for field, value in record:
         if value is _ABSENT:
             yield f"{before}{field}"
@@ -198,7 +200,7 @@ def _absent(record: BaseModel, before: str = "") -> Iterator[str]:
 
 
 def _absent_at_top(model: type[BaseModel], data: bytes) -> str:
-    """The first field that the document lacks; "" for none, and where it is no JSON object."""
+    """Return the first field that the document lacks; "" for none, and where it is no JSON object."""
     from pydantic_core import from_json
 
     try:
@@ -210,7 +212,7 @@ def _absent_at_top(model: type[BaseModel], data: bytes) -> str:
 
 
 def _sentence(error: ValidationError, data: bytes, name: str) -> str:
-    """The first thing wrong, in our words where the field is unknown."""
+    """Describe the first error, in our own words where the key is unknown."""
     first = error.errors(include_url=False, include_input=False)[0]
     if not first["loc"]:
         return f"'{name}' is not valid JSON"
@@ -234,7 +236,7 @@ def _value_at(data: bytes, place: Sequence[Any]) -> object:
 
 
 def _quoted(value: object) -> str:
-    """The value as the file's author knows it, or its beginning."""
+    """Show the value as in the file, or its beginning."""
     if isinstance(value, int):
         return shown(value)
     if isinstance(value, list | dict):

@@ -7,12 +7,12 @@ import io
 from collections.abc import Iterable, Sequence
 from unicodedata import normalize
 
-#: How a formula may begin; and the mark itself, so that every name can be given back.
+#: First characters of a formula, and the apostrophe itself, so that every name can be recovered.
 _BEGINNINGS = frozenset("=+-@'")
 
 
 def csv_bytes(columns: Sequence[str], rows: Iterable[Sequence[int | str]]) -> bytes:
-    """A table as UTF-8 CSV (RFC 4180), its texts guarded."""
+    """Write a table as UTF-8 CSV (RFC 4180), its texts guarded."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(columns)
@@ -21,18 +21,19 @@ def csv_bytes(columns: Sequence[str], rows: Iterable[Sequence[int | str]]) -> by
 
 
 def guarded(name: str) -> str:
-    """The name as a cell: after an apostrophe, which spreadsheets take for "this is text", where it begins like a
-    formula."""
+    """Return the name as a cell: one that begins like a formula gets an apostrophe in front, which marks text in
+    spreadsheets."""
     return f"'{name}" if _begins_like_a_formula(name) else name
 
 
 def unguarded(cell: str) -> str:
-    """The name that `guarded` made the cell of."""
+    """Recover the name from a cell that `guarded` made."""
     return cell[1:] if cell.startswith("'") and _begins_like_a_formula(cell[1:]) else cell
 
 
 def _begins_like_a_formula(name: str) -> bool:
-    """Spreadsheets pass over white space and control characters, and read full-width characters as ordinary ones."""
+    """True if spreadsheets would read the name as a formula. They pass over white space and control characters, and
+    read full-width characters as ordinary ones."""
     if name and not name[0].isprintable():
         return True
     return normalize("NFKC", name.lstrip()[:1]) in _BEGINNINGS

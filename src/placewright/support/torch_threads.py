@@ -1,4 +1,4 @@
-"""PyTorch's number of threads, for a while."""
+"""Temporary changes of PyTorch's number of threads."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def torch_threads(count: int | None = None) -> Iterator[None]:
-    """A context in which PyTorch computes an op on `count` threads; None leaves the number as it is. Afterwards it is
-    as before. With one thread sums do not depend on how many cores there are."""
+    """A context in which PyTorch computes an op on `count` threads; None leaves the number unchanged. Afterwards the
+    number is restored. With one thread, sums do not depend on the number of cores."""
     import torch
 
     before = torch.get_num_threads()

@@ -1,1 +1,1 @@
-"""What plans, explanations, comparisons and inspections look like as text, on a terminal and in Python."""
+"""Text output of plans, explanations, comparisons and inspections, for terminals and for Python."""

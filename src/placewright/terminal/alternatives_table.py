@@ -1,4 +1,4 @@
-"""What `fit` prints first: ways to run a training step, and what fits."""
+"""The output of `fit` for a PyTorch module: ways to run a training step, and which of them fit."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from placewright.support.errors import printable
 from placewright.support.quantities import format_bytes, format_time_ns, shortened
 from placewright.terminal.tables import heading, line, parted_table, width
 
-#: How many rows are shown of what fits, of what fits and trains something else, and of what does not fit.
+#: The most rows shown of setups that fit, and of each other part: trains something else, does not fit.
 _MAX_FITTING, _MAX_OTHERS = 12, 4
 _COLUMNS = ("<batch", "<dtype", "<optimizer", "~so that less is held", "a sample", "peak")
-#: What the peak is made of, where there is no column for devices and so many characters are there for a line.
+#: Columns for the parts of the peak, shown when there is no column for devices and a line has so many characters.
 _PARTS, _ROOM = ("gradients", "states", "activations"), 120
 
 
 def alternatives_table(found: Alternatives, written: Mapping[str, str] | None = None) -> Iterator[RenderableType]:
-    """The parts to print. written: what was written, by path."""
+    """Yield the parts to print. written: names of the written files, by path."""
     yield heading(answer_words(found))
     best, other = found.setups[0], changed(found)
     if best.fits:
@@ -59,7 +59,7 @@ def alternatives_table(found: Alternatives, written: Mapping[str, str] | None = 
 
 
 def _parts(found: Alternatives) -> Iterator[tuple[str, list[TrainingSetup]]]:
-    """Those that have a row, by what they are called together."""
+    """Yield the setups that get a row, in groups with the group's heading."""
     fitting = [setup for setup in found.setups if setup.fits]
     yield "", [setup for setup in fitting if not setup.changes][:_MAX_FITTING]
     yield "fits, but trains something else", [setup for setup in fitting if setup.changes][:_MAX_OTHERS]

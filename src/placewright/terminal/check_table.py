@@ -1,4 +1,4 @@
-"""What `check` prints."""
+"""The output of `check`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def check_table(plan: Plan, problems: Sequence[str], unchecked: Sequence[str]) -
 
 
 def verdict_table(confirmed: str, problems: Sequence[str], unchecked: Sequence[str]) -> Iterator[RenderableType]:
-    """confirmed: what is so where there are no problems."""
+    """Yield the verdict. confirmed: the sentence for when there are no problems."""
     if not problems:
         yield line(f"correct: {confirmed}")
         yield from (line(f"not checked: {claim}") for claim in unchecked)

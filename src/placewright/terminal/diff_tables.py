@@ -1,4 +1,4 @@
-"""What `diff` prints."""
+"""The output of `diff`."""
 
 from __future__ import annotations
 

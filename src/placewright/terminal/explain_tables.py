@@ -1,4 +1,4 @@
-"""What `explain` prints."""
+"""The output of `explain`."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _at(plan: Plan, peak: PeakExplanation) -> str:
 
 
 def _fits(plan: Plan, peak: PeakExplanation) -> str:
-    """How far it is from fitting, or how much room is left."""
+    """Say how much memory is missing, or how much is left."""
     if peak.limit_bytes is None:
         return "there is no limit"
     if not peak.missing_bytes:
@@ -118,7 +118,8 @@ def _path(plan: Plan, path: PathExplanation) -> Iterator[RenderableType]:
 
 
 def _launching(plan: Plan, path: PathExplanation) -> Iterator[str]:
-    """What passes before the first step of the path; where that is most of the step, what would help."""
+    """Describe the launches before the first step of the path; where they take half of the step or more, say what would
+    help."""
     if not path.launching_ns:
         return
     step = plan.metrics.step_time_ns
@@ -158,7 +159,7 @@ def _idle(plan: Plan, idle: tuple[IdleExplanation, ...]) -> Iterator[RenderableT
 
 
 def _verdict(plan: Plan, gap: GapExplanation | None) -> Iterator[RenderableType]:
-    """How far from optimal the plan may be; of one that does not fit, whether another could and what would help."""
+    """Say how far from optimal the plan may be; if it does not fit, whether another plan could, and what would help."""
     if gap is None:
         floor = floor_words(plan)
         yield heading(f"{verdict_words(plan)}: {floor}" if floor else verdict_words(plan))

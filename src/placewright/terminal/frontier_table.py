@@ -1,4 +1,5 @@
-"""What `fit` prints: limit against step time, and what people do without a plan."""
+"""The output of `fit` for graphs, and with --limits: memory limit against step time, and common ways to run without a
+plan."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from placewright.terminal.tables import heading, line, table
 
 
 def frontier_table(found: Frontier, written: Mapping[str, str] | None = None) -> Iterator[RenderableType]:
-    """The parts to print. written: what was written, by path."""
+    """Yield the parts to print. written: names of the written files, by path."""
     kept = f"{format_time_ns(found.step_time_ns)} and {format_bytes(found.peak_bytes)} with everything kept"
     yield heading(f"{shortened(found.graph, 32)} on {shortened(found.machine, 24)}: {kept}")
     yield line(least_words(found))
@@ -31,7 +32,7 @@ def frontier_table(found: Frontier, written: Mapping[str, str] | None = None) ->
 
 
 def least_words(found: Frontier) -> str:
-    """The smallest limit that was found, and the smallest that there can be."""
+    """State the smallest limit for which a plan was found, and the smallest that is possible."""
     least, op = format_bytes(found.least_possible_bytes), found.least_possible_op
     if found.least_found_bytes <= found.least_possible_bytes:
         words = f"smallest limit: {least}, less is not possible (proven): '{op}' needs it"

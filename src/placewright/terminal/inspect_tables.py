@@ -1,4 +1,4 @@
-"""What `inspect` prints."""
+"""The output of `inspect`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from placewright.terminal.tables import heading, line, table
 
 _MAX_KINDS = 12
 _MAX_NAMED = 3
-#: Known devices that nearly suffice are worth a row, those far too small are not.
+#: The most rows for known devices that do not suffice: those that nearly do are worth a row, much smaller ones are not.
 _MAX_SMALL = 5
 
 
@@ -48,7 +48,7 @@ def _facts(found: Inspection) -> Iterator[RenderableType]:
 
 
 def _beside(found: Inspection) -> str:
-    """What a training step holds for its parameters, and what never changes; empty where there is nothing of it."""
+    """List the sizes of gradients, optimizer states and constants; empty where there are none."""
     parts = {
         "gradients": found.gradient_bytes,
         "optimizer states": found.optimizer_bytes,
@@ -58,7 +58,7 @@ def _beside(found: Inspection) -> str:
 
 
 def _devices(found: Inspection) -> Iterator[RenderableType]:
-    """Of a machine of unequal devices, each sort beside the others."""
+    """Compare the sorts of devices of a machine with unequal devices."""
     own = [fit for fit in found.fits if fit.in_machine]
     if len(own) > 1:
         rows = [[fit.name, _available(fit), format_time_ns(fit.work_ns or 0), _HOLDS[fit.verdict]] for fit in own]
@@ -76,7 +76,7 @@ def _inputs(found: Inspection) -> str:
 
 
 def _max_gained(found: Inspection) -> str:
-    """What several devices of the kind could gain at most."""
+    """State the most that several devices of the kind could gain."""
     one, least = max(found.work_ns, found.launch_ns), max(found.critical_path_ns, found.launch_ns)
     if not least or one <= least:
         return ", so several gain nothing" if found.launch_ns > found.critical_path_ns else ""
@@ -84,7 +84,7 @@ def _max_gained(found: Inspection) -> str:
 
 
 def _launching(found: Inspection) -> str:
-    """Where it decides, what the host takes."""
+    """State the host's launch time if it exceeds the critical path."""
     if found.launch_ns <= found.critical_path_ns:
         return ""
     return f"; launching {format_time_ns(found.launch_ns)}"
@@ -114,7 +114,7 @@ def _kind_rows(found: Inspection) -> Iterator[list[str]]:
 
 
 def _fits(found: Inspection) -> Iterator[RenderableType]:
-    """Where the whole step fits on one device, and by how much it fails elsewhere."""
+    """Say on which devices the whole step fits, and how much memory the others lack."""
     roomy = [f"{fit.name} ({_available(fit)})" for fit in found.fits if fit.verdict == "fits"]
     if roomy:
         more = f" and {len(roomy) - _MAX_NAMED} more" if len(roomy) > _MAX_NAMED else ""
@@ -145,7 +145,7 @@ def _available(fit: MemoryFit) -> str:
 
 
 def _doubts(found: Inspection) -> Iterator[RenderableType]:
-    """What the figures above rest on but nobody knows."""
+    """Name the unknowns behind the figures above: ops without a formula."""
     if found.without_formula:
         named = ", ".join(shortened(name, 30) for name in found.without_formula[:_MAX_NAMED])
         left = len(found.without_formula) - _MAX_NAMED

@@ -1,4 +1,4 @@
-"""What `explain --op` prints."""
+"""The output of `explain --op`."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def _op_tables(plan: Plan, found: OpExplanation) -> Iterator[RenderableType]:
 
 
 def rerun_words(plan: Plan, rerun: RerunExplanation) -> Iterator[str]:
-    """What a rerun is for, what it costs, and what leaving it out would, a sentence each."""
+    """Describe a rerun in a sentence each: its purpose, its cost, and the cost of leaving it out."""
     readers = ", ".join(f"'{shortened(name, 32)}'" for name in rerun.readers[:_MAX_NAMES])
     more = f" and {len(rerun.readers) - _MAX_NAMES:,} more" if len(rerun.readers) > _MAX_NAMES else ""
-    # A rerun may stand directly before another one, and the op behind both.
+    # The op that comes next may be another rerun, followed by the reader.
     where = f"before '{shortened(rerun.before, 32)}'"
     read = f", for {readers}{more}" if rerun.readers and set(rerun.readers) != {rerun.before} else ""
     yield f"'{shortened(rerun.name, 40)}' runs it again {where}{read}; that takes {format_time_ns(rerun.time_ns)}."
@@ -128,7 +128,7 @@ def _inputs(plan: Plan, found: OpExplanation) -> Iterator[RenderableType]:
 def _alternatives(
     plan: Plan, found: Sequence[Alternative], own: int, asked: str = "if it ran on"
 ) -> Iterator[RenderableType]:
-    """own: the device that the plan has it on; -1 for several."""
+    """Yield the table of alternatives. own: the device of the op in the plan; -1 for several."""
     rows = [_row(plan, own, alternative) for alternative in found]
     yield table([f"<{asked}", "takes", "step", "vs plan", "peak there", "moved in all", "<"], rows)
     yield line("everything else, and the order, as in the plan; a search could do better around it", "dim")

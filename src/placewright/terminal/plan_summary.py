@@ -1,4 +1,4 @@
-"""What `--json` prints of a plan."""
+"""The fields of a plan that `--json` prints."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class DeviceSummary:
     Attributes
     ----------
     name
-        Of the device.
+        Name of the device.
     busy_ns
-        Time it computes.
+        Time in which it computes.
     needed_bytes
         Its peak.
     available_bytes
         Its limit; null for none.
     missing_bytes
-        What the peak is above the limit.
+        Peak minus limit where positive.
     """
 
     name: str
@@ -42,52 +42,52 @@ class DeviceSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSummary:
-    """What `plan --json` and `show --json` print.
+    """The output of `plan --json` and `show --json`.
 
     Attributes
     ----------
     schema_version
         1.
     graph, graph_fingerprint, num_graph_ops, machine
-        What the plan is for; views are counted.
+        The graph and the machine of the plan; the number of ops includes views.
     objective, status
         As in the plan.
     metrics
-        What the plan costs.
+        The costs of the plan.
     basis
-        What the times rest on, in words.
+        The basis of the times, in words.
     time_sources
-        Of how many ops the time comes from where; null where that is not known.
+        Number of ops by the source of their time; null where that is not known.
     before
-        What the best single device reaches, as `one_device` in a plan but with the device's name; null where that is
+        Metrics of the best single device, as `one_device` in a plan but with the device's name; null where they are
         not known.
     input_order
-        What the captured order reaches on one device; null where that did not run.
+        Outcome of the captured order on one device; null where that did not run.
     gain
-        Share of the objective saved against the best single device, negative where that is better; null when nothing
-        fits it.
+        Share of the objective saved compared with the best single device, negative where that is better; null when no
+        single device fits.
     best_baseline, baselines
-        What the baselines reach.
+        Outcomes of the baselines.
     lower_bound, bound_reason
-        A proven bound on the objective, in ns or bytes, and which bound it is.
+        A proven bound on the objective, in ns or bytes, and the name of that bound.
     memory_floor_bytes
-        Every plan needs at least this much on its fullest device.
+        A lower bound on the memory that every plan needs on its fullest device.
     memory_floor_op
-        The op that needs it whatever else runs again; empty where nothing was to run again.
+        The op that needs it whatever other ops run again; empty where no ops were to run again.
     num_reruns, num_moves
-        How many ops run again, and how many tensors are moved to the host's memory and back.
+        Number of ops that run again, and of tensors that are moved to the host's memory and back.
     extra_time, least_extra_time
-        What that costs and what it must cost at least (proven), as shares of the time of the captured order; null where
-        there are none, and where nothing is proven.
+        Extra time for these, and its proven lower bound, as shares of the time of the captured order; null where there
+        are none, and where nothing is proven.
     gap
-        How far the objective may be above the optimum: value / lower_bound - 1; null when the bound is 0 or the plan
+        Upper bound on the relative gap to the optimum: value / lower_bound - 1; null when the bound is 0 or the plan
         infeasible.
     devices
-        Per device what it does and holds.
+        Load and memory of each device.
     solver, found_by, seed, evaluations, seconds, stopped_because, warnings, version
         As in the plan.
     written
-        What was written, by path.
+        Names of the written files, by path.
     """
 
     schema_version: int
@@ -127,7 +127,7 @@ class PlanSummary:
 
 
 def plan_summary(plan: Plan, written: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The fields of `PlanSummary`. written: what was written, by path."""
+    """Return the fields of `PlanSummary`. written: names of the written files, by path."""
     one = plan.one_device
     own = {
         "schema_version": 1,

@@ -1,4 +1,4 @@
-"""A plan on at most 25 lines: before and after, devices, baselines, bound, and what it took."""
+"""A plan on at most 25 lines: before and after, devices, baselines, bound, and the search effort."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _BOUND_NAMES: Mapping[str, str] = {
 
 
 def plan_table(plan: Plan, written: Mapping[str, str] | None = None) -> list[RenderableType]:
-    """The parts to print. written: what was written, by path."""
+    """Return the parts to print. written: names of the written files, by path."""
     basis = line(basis_words(plan.time_sources, plan.machine), "dim")
     limited = [line(words)] if (words := limit_words(plan)) else []
     rivals = [line(words, "yellow") for words in rival_words(plan)]
@@ -66,12 +66,12 @@ def plan_table(plan: Plan, written: Mapping[str, str] | None = None) -> list[Ren
 
 
 def written_words(written: Mapping[str, str]) -> str:
-    """What was written where: "plan p.json, report r.html"."""
+    """List the written files: "plan p.json, report r.html"."""
     return ", ".join(f"{what} {path}" for path, what in written.items())
 
 
 def headline(plan: Plan) -> str:
-    """What was reached, in one line."""
+    """State the result in one line."""
     what = f"{shortened(plan.graph_name, 32)} on {shortened(plan.machine.name, 24)}"
     if plan.status == "infeasible":
         return f"{what}: {verdict_words(plan)}"
@@ -82,7 +82,7 @@ def headline(plan: Plan) -> str:
 
 
 def _outcomes(plan: Plan) -> Table:
-    """One device, best baseline and plan one below the other, and the bound."""
+    """Compare one device, the best baseline and the plan in one row each, with the bound in the last."""
     compared: list[tuple[str, Metrics]] = []
     if (one := plan.one_device) is not None:
         compared.append((f"one device: {one_device_words(plan, one)}", one.metrics))
@@ -110,14 +110,14 @@ def _outcome_cells(label: str, metrics: Metrics) -> list[str]:
 
 
 def _gap(plan: Plan) -> str:
-    """How far the plan may be from optimal."""
+    """State how far the plan may be from optimal."""
     if plan.status == "infeasible":
         return ""
     return "no gap" if plan.gap == 0 else "gap unknown" if plan.gap == float("inf") else f"gap {plan.gap:.1%}"
 
 
 def _against(plan: Plan, metrics: Metrics) -> str:
-    """The objective beside the plan's; bytes over the limits where not even the plan fits."""
+    """Compare the objective with the plan's; if not even the plan fits, state the bytes over the limits."""
     if plan.status == "infeasible":
         return format_bytes(metrics.bytes_over_limit)
     return change(metrics.objective_value(plan.objective), plan.metrics.objective_value(plan.objective))
@@ -134,7 +134,7 @@ def _device_table(plan: Plan) -> Table:
 
 
 def _devices_shown(plan: Plan) -> list[tuple[str, int]]:
-    """All devices, or of many the extremes, with their labels."""
+    """List all devices with their labels; with many devices, only the extremes and the median."""
     devices = plan.machine.devices
     busy, peak = plan.metrics.busy_ns, plan.metrics.peak_bytes
     if len(devices) <= MAX_DEVICE_ROWS:
@@ -156,7 +156,7 @@ def _device_cells(plan: Plan, device: int, num_ops: int) -> list[Cell]:
 
 
 def _bar(part: int, whole: int, style: str) -> Text:
-    """A share as a bar that also reads in plain text."""
+    """Draw a share as a bar that also reads in plain text."""
     filled = min(_BAR_LENGTH, round(part / whole * _BAR_LENGTH)) if whole else 0
     return Text.assemble(("#" * filled, style), ("." * (_BAR_LENGTH - filled), "dim"))
 
@@ -167,7 +167,7 @@ def _missing(plan: Plan) -> list[RenderableType]:
 
 
 def _missing_table(plan: Plan) -> Table:
-    """Needed, available and missing per device, the worst first where there are many."""
+    """Tabulate needed, available and missing memory per device; with many devices, only those that lack most."""
     rows = memory_rows(plan)
     if len(rows) > MAX_DEVICE_ROWS:
         rows = sorted(rows, key=lambda row: -row[3])[:MAX_DEVICE_ROWS]
@@ -186,7 +186,7 @@ def _missing_table(plan: Plan) -> Table:
 
 
 def memory_rows(plan: Plan) -> list[tuple[str, int, int | None, int]]:
-    """(device, needed, available, missing) in bytes; available is None without a limit."""
+    """List (device, needed, available, missing) in bytes; available is None without a limit."""
     return [
         (device.name, peak, limit, 0 if limit is None else max(0, peak - limit))
         for device, peak, limit in zip(
@@ -205,7 +205,7 @@ def _moved(plan: Plan) -> Text:
 
 
 def _baselines(plan: Plan) -> list[RenderableType]:
-    """Every baseline against the plan, in as few lines as fit."""
+    """Compare every baseline with the plan, in as few lines as fit."""
     if not plan.baselines:
         return [line("no baselines ran beside this solver")]
     cells = [_baseline_cell(plan, baseline) for baseline in plan.baselines]
@@ -230,6 +230,6 @@ def _baseline_cell(plan: Plan, baseline: BaselineOutcome) -> tuple[str, str]:
 
 
 def _effort(plan: Plan) -> str:
-    """The search in one line."""
+    """Describe the search in one line."""
     spent = f"{counted(plan.evaluations, 'evaluation')}, seed {plan.seed}"
     return printable(f"took {took_words(plan)}: {spent}, stopped: {stopped_words(plan)}")

@@ -1,4 +1,4 @@
-"""What `profile` prints: the devices, their links, and what the ops take."""
+"""The output of `profile`: the devices, their links, and the times of the ops."""
 
 from __future__ import annotations
 

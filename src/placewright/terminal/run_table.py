@@ -1,4 +1,4 @@
-"""What `run` prints: a plan beside its run."""
+"""The output of `run`: a plan compared with its run."""
 
 from __future__ import annotations
 

@@ -16,28 +16,30 @@ from placewright.support.errors import printable
 MAX_COLUMNS = 100
 MIN_COLUMNS = 60
 _UNBOUNDED = 10_000
-#: Between two columns.
+#: Columns of space between two columns.
 _GAP = 2
-#: To which names are shortened before those of columns stand on two lines.
+#: The length to which names are shortened before the names of columns are broken into two lines.
 _CUT = 24
-#: Of a column that goes on in the next line.
+#: The least width of a column whose text is wrapped.
 _LEAST = 12
-#: What the names of columns begin with that are text.
+#: First characters of the names of text columns.
 _LEFT = ("<", "~")
 
 Cell = str | Text
 
 
 def width() -> int:
-    """Columns to use: those of the terminal, within limits; in a pipe as many as there may be."""
+    """Return the number of columns to use: those of the terminal, within limits; in a pipe the maximum."""
     fallback = 80 if sys.stdout.isatty() else MAX_COLUMNS
     return max(MIN_COLUMNS, min(MAX_COLUMNS, shutil.get_terminal_size((fallback, 24)).columns))
 
 
 def drawn(parts: Iterable[RenderableType | None], *, styled: bool | None = False, roomy: bool = False) -> str:
-    """Tables and lines as text, leaving out what is None. A plain string is not wrapped, so that paths can be copied.
+    """Render tables and lines as text, without parts that are None. A plain string is not wrapped, so that paths can be
+    copied.
 
-    styled: with the codes of colours; None as the environment asks. roomy: tables and headings take all they need.
+    styled: with colour codes; None to decide by the environment. roomy: tables and headings take all the width they
+    need.
     """
     text = StringIO()
     # In a notebook rich would show each part at once, and leave the text empty.
@@ -68,8 +70,9 @@ def line(text: str, style: str = "") -> Text:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Table:
-    """Columns named "<Device" stand left and are shortened where there is no room, those named "~How" go on in the next
-    line; the others, numbers, never are cut. Names of columns stand on two lines where all do not fit on one.
+    """Build a table. Columns named "<Device" are left-aligned and shortened where there is no room; those named "~How"
+    are wrapped; the others, numbers, are never cut. Names of columns are broken into two lines if they do not all fit
+    on one.
 
     The row of column names is left out when all are empty.
     """
@@ -80,7 +83,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Table:
 def parted_table(
     columns: Sequence[str], parts: Iterable[tuple[str, Sequence[Sequence[str]]]]
 ) -> Iterator[Table | Text]:
-    """A table whose rows are in parts, each under what it is called; of one width."""
+    """Yield one table in parts of equal width, each under its heading."""
     shown = [(name, [[printable(cell) for cell in row] for row in rows]) for name, rows in parts if rows]
     every = [row for _, rows in shown for row in rows]
     names = _names(columns, every)
@@ -131,7 +134,8 @@ def _widest(cells: Iterable[Cell]) -> int:
 
 
 def _on_two_lines(name: str, room: int) -> str:
-    """Broken where the longer line is shortest, if there is no room for it on the second."""
+    """Break a name into two lines where the longer one is shortest; a name that has room goes on the second line
+    whole."""
     places = [place for place, character in enumerate(name) if character == " " and len(name) > room]
     best = min(places, key=lambda place: max(place, len(name) - place - 1), default=-1)
     return f"{name[: max(best, 0)]}\n{name[best + 1 :]}"

@@ -1,4 +1,4 @@
-"""Checks a plan against its graph by slow and obvious means: simulates it anew and compares everything exactly."""
+"""Check of a plan against its graph by slow and obvious means: simulate it anew and compare everything exactly."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ Curve = Sequence[tuple[Event, int]]
 def check_plan(
     plan: Plan, graph: Graph, time_ns: NDArray[np.int64], time_origin: NDArray[np.int8] | None = None
 ) -> list[str]:
-    """What is wrong with a plan, one sentence each, naming the op, tensor or device; empty when it is right.
+    """List the errors of a plan, one sentence each, naming the op, tensor or device; empty when it is right.
 
     graph: the one that is planned, before reruns. time_ns: int64 [num graph ops, num devices]. time_origin: in the same
-    shape, a `costs.TimeOrigin` each; without it what the plan says of where its times come from is not judged. A plan
-    for another graph, or one whose placement or order is wrong, is not simulated: the sentences end there. Raises
-    InputError when time_ns has another shape.
+    shape, a `costs.TimeOrigin` each; without it the plan's sources of times are not checked. A plan for another graph,
+    or one whose placement or order is wrong, is not simulated: the sentences end there. Raises InputError when time_ns
+    has another shape.
     """
     machine = plan.machine
     if time_ns.shape != (len(graph.ops), machine.num_devices):
@@ -85,8 +85,8 @@ def check_plan(
 
 
 def _problem(plan: Plan, graph: Graph, time_ns: NDArray[np.int64]) -> Problem:
-    """For the bounds, on the devices that compute, with the constraints that the configuration records; without any
-    that it could not be under, which `about_configuration` tells of."""
+    """Build the problem for the bounds, on the devices that compute, with the constraints that the configuration
+    records; without them if they are unsatisfiable, which `about_configuration` reports."""
     machine, _ = parted(plan.machine)
     problem = Problem(
         graph=graph,
@@ -105,7 +105,7 @@ def _problem(plan: Plan, graph: Graph, time_ns: NDArray[np.int64]) -> Problem:
 
 
 def _curves(plan: Plan, held: Sequence[Held]) -> list[Curve]:
-    """The memory curve of each device."""
+    """Compute the memory curve of each device."""
     on_device: list[list[Held]] = [[] for _ in plan.machine.devices]
     for memory in held:
         on_device[memory.device].append(memory)
@@ -154,7 +154,7 @@ def _about_times(
 def _may_wait_for(
     plan: Plan, wanted: Demands, steps: Sequence[Step], times: Times, step: Step, start_ns: int, position: int
 ) -> bool:
-    """Whether the step at `position` ends, or its signal arrives, exactly at start_ns; -1 explains a start at 0."""
+    """True if the step at `position` ends, or its signal arrives, exactly at start_ns; -1 explains a start at 0."""
     if position == -1:
         return start_ns == 0
     if not 0 <= position < len(steps):
@@ -167,7 +167,7 @@ def _may_wait_for(
 
 
 def _about_ops(plan: Plan, graph: Graph) -> list[str]:
-    """What the plan repeats from the graph."""
+    """Check the attributes that the plan repeats from the graph."""
     op_of = {op.name: op for op in graph.ops}
     problems = []
     for record in plan.ops:
@@ -182,7 +182,7 @@ def _about_ops(plan: Plan, graph: Graph) -> list[str]:
 
 
 def _about_buffers(plan: Plan, held: Sequence[Held], end_ns: int) -> list[str]:
-    """Buffers of no bytes may be listed or not."""
+    """Check the buffers. Those of no bytes may be listed or not."""
     expected = {
         (m.kind, m.name, m.device): [(m.op, m.size_bytes, m.begin[0], end_ns if m.end is None else m.end[0])]
         for m in held
@@ -204,7 +204,7 @@ def _about_buffers(plan: Plan, held: Sequence[Held], end_ns: int) -> list[str]:
 
 
 def _about_curves(plan: Plan, curves: Sequence[Curve]) -> list[str]:
-    """Events that change nothing may be points of a curve or not."""
+    """Check the memory curves. Events that change nothing may be points of a curve or not."""
     if len(plan.memory_curves) != plan.machine.num_devices:
         return [f"the plan has {len(plan.memory_curves)} memory curves for {plan.machine.num_devices} devices"]
     problems = []

@@ -1,4 +1,4 @@
-"""The checker's second half: what a plan claims beside its schedule (bound, status, baselines, why the search stopped)
+"""The checker's second half: what a plan claims besides its schedule (bound, status, baselines, why the search stopped)
 and what its configuration demands, derived anew."""
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from placewright.search.run.result import measure
 from placewright.support.errors import InputError
 from placewright.support.quantities import parse_bytes
 
-#: What one device alone reaches in ways that are not repeated here.
+#: Orders of a single device whose results are not recomputed here.
 _FOUND_BY_SEARCH = (REMATERIALIZATION, TIMED_ALONE)
 #: Bounds that hold only for plans that keep the limits.
 _WITHIN_LIMITS = (
@@ -47,7 +47,7 @@ _WITHIN_LIMITS = (
 
 
 def about_evidence(plan: Plan, metrics: Metrics, problem: Problem) -> list[str]:
-    """Bounds, baselines, status and the reason to stop against the metrics and the problem, both made anew."""
+    """Check bounds, baselines, status and the reason to stop against the metrics and the problem, both made anew."""
     return [
         *_about_bound(plan, metrics, problem),
         *_about_floor(plan, problem),
@@ -59,7 +59,7 @@ def about_evidence(plan: Plan, metrics: Metrics, problem: Problem) -> list[str]:
 
 
 def unchecked(plan: Plan) -> list[str]:
-    """What a plan claims and no check here repeats."""
+    """List the claims of a plan that no check here repeats."""
     found = []
     if plan.bound_reason == "proven by the solver":
         unit = "ns" if plan.objective == "step-time" else "bytes"
@@ -82,7 +82,8 @@ def _about_bound(plan: Plan, metrics: Metrics, problem: Problem) -> Iterator[str
 
 
 def _about_floor(plan: Plan, problem: Problem) -> Iterator[str]:
-    """The memory that no plan can do without: where an op is named, the most that is proven; else no more than that."""
+    """Check the least memory of any plan: if an op is named, it must equal the most that is proven; otherwise it must
+    not exceed that."""
     found, op = plan.memory_floor_bytes, plan.memory_floor_op
     with_reruns, needs_it = floor_of_reruns(problem, parted(plan.machine)[1])
     if op and (found, op) != (with_reruns, needs_it):
@@ -93,7 +94,8 @@ def _about_floor(plan: Plan, problem: Problem) -> Iterator[str]:
 
 
 def _about_slowdown(plan: Plan, metrics: Metrics, problem: Problem) -> Iterator[str]:
-    """The price that a plan of less memory may have, against each op running once in the graph's order."""
+    """Check the step time of a plan with reruns or moves against `max_slowdown`, relative to each op running once in
+    the graph's order."""
     share = plan.configuration.get("max_slowdown")
     if share is None or not (plan.reruns or plan.moves):
         return
@@ -106,7 +108,8 @@ def _about_slowdown(plan: Plan, metrics: Metrics, problem: Problem) -> Iterator[
 
 
 def _about_one_device(plan: Plan, problem: Problem) -> Iterator[str]:
-    """What the best single device reaches: its order is run anew, and no device may be better in the captured one."""
+    """Check the result of the best single device: its order is run anew, and no device may be better in the captured
+    order."""
     one, count = plan.one_device, problem.machine.num_devices
     if one is None or one.order in _FOUND_BY_SEARCH:
         return
@@ -115,7 +118,7 @@ def _about_one_device(plan: Plan, problem: Problem) -> Iterator[str]:
         yield f"the plan is compared with '{name}' alone in the order '{one.order}', which is none of one device"
         return
     reached = _on_devices(one.metrics, count)
-    # What is measured of ops elsewhere is with transfers, of which other methods try others.
+    # With ops elsewhere the metrics include transfers, which other methods schedule differently.
     if one.order == INPUT_ORDER.name or not one.num_elsewhere:
         expected = alone(problem, one.device, methods[one.order])
         if (one.num_elsewhere, reached) != (expected.num_elsewhere, expected.metrics):
@@ -128,12 +131,12 @@ def _about_one_device(plan: Plan, problem: Problem) -> Iterator[str]:
 
 
 def _on_devices(metrics: Metrics, count: int) -> Metrics:
-    """Without the host's memory."""
+    """Return the metrics without the host's memory."""
     return replace(metrics, peak_bytes=metrics.peak_bytes[:count], busy_ns=metrics.busy_ns[:count])
 
 
 def _bound_that_holds(plan: Plan, metrics: Metrics, problem: Problem) -> Bound:
-    """The problem's own, or a better one that the solver proved, which nothing here can prove again."""
+    """Return the problem's own bound, or a higher one that the solver proved, which cannot be proven again here."""
     tried = _reruns_were_tried(plan, metrics, problem)
     _, host = parted(plan.machine)
     fits = metrics.bytes_over_limit == 0
@@ -143,9 +146,8 @@ def _bound_that_holds(plan: Plan, metrics: Metrics, problem: Problem) -> Bound:
 
 
 def _reruns_were_tried(plan: Plan, metrics: Metrics, problem: Problem) -> bool:
-    """Whether plans with reruns are among those that the plan is compared with: where it has some, where they were
-    asked for at a price, and where it does not fit although some were allowed. What `keep` has to be is checked
-    elsewhere."""
+    """True if the plan is compared with plans with reruns: if it has some, if they were asked for at a price, or if it
+    does not fit although some were allowed. The value of `keep` is checked elsewhere."""
     if plan.machine.devices[-1].is_host or plan.configuration.get("max_slowdown") is not None:
         return True
     if plan.reruns or metrics.bytes_over_limit == 0:
@@ -154,7 +156,7 @@ def _reruns_were_tried(plan: Plan, metrics: Metrics, problem: Problem) -> bool:
 
 
 def _some_may_run_again(plan: Plan, problem: Problem) -> bool:
-    """Whether the configuration lets an op run again, or a tensor be moved."""
+    """True if the configuration lets an op run again, or a tensor be moved."""
     keep = plan.configuration.get("keep")
     if plan.reruns or plan.machine.devices[-1].is_host:
         return True
@@ -178,7 +180,7 @@ def _about_baselines(plan: Plan, metrics: Metrics) -> Iterator[str]:
         reached = baseline.metrics.fitness(plan.objective)
         if reached < own:
             yield f"baseline '{baseline.name}' is better than the plan: {reached} against {own}"
-        # Some bounds hold for plans that keep the limits; one that breaks them may well be below.
+        # Some bounds hold only for plans that keep the limits; a baseline that breaks them may well be below.
         bounded = plan.bound_reason not in _WITHIN_LIMITS or baseline.metrics.bytes_over_limit == 0
         if bounded and baseline.metrics.objective_value(plan.objective) < plan.lower_bound:
             yield f"baseline '{baseline.name}' is below the lower bound {plan.lower_bound}"
@@ -189,7 +191,7 @@ def _about_baselines(plan: Plan, metrics: Metrics) -> Iterator[str]:
 
 
 def _about_status(plan: Plan, metrics: Metrics, problem: Problem) -> Iterator[str]:
-    """Against the bound that holds, not the one the plan claims."""
+    """Check the status against the bound that holds, not the one the plan claims."""
     over, value = metrics.bytes_over_limit, metrics.objective_value(plan.objective)
     bound = _bound_that_holds(plan, metrics, problem).value
     expected = "infeasible" if over > 0 else "optimal" if value == bound else "feasible"
@@ -211,7 +213,7 @@ def _is_proven_unfit(plan: Plan, metrics: Metrics, problem: Problem) -> bool:
 
 
 def about_time_sources(plan: Plan, graph: Graph, time_origin: NDArray[np.int8] | None) -> list[str]:
-    """What the plan says of where its times come from, against int8 [num graph ops, num devices]. It need not say."""
+    """Check the plan's counts of time sources against int8 [num graph ops, num devices]. A plan need not have them."""
     if plan.time_sources is None or time_origin is None:
         return []
     index_of = {op.name: index for index, op in enumerate(graph.ops)}
@@ -226,8 +228,8 @@ def _counts(sources: TimeSources) -> str:
 
 
 def about_configuration(plan: Plan, graph: Graph) -> list[str]:
-    """What the configuration records of memory limit, pins, forbids and colocations, against limits and placement.
-    Plans need not record them."""
+    """Check limits and placement against the memory limit, pins, forbids, colocations and kept ops that the
+    configuration records. Plans need not record them."""
     return [
         *_about_memory_limit(plan),
         *_about_rules(plan, graph),
@@ -237,7 +239,8 @@ def about_configuration(plan: Plan, graph: Graph) -> list[str]:
 
 
 def _about_memory_limit(plan: Plan) -> Iterator[str]:
-    """One size is for every device, as earlier plans have it; a table is by the names of those that are limited."""
+    """Check the memory limits: a single size, as in earlier plans, is for every device; a table has the names of the
+    limited devices."""
     if "memory_limit" not in plan.configuration:
         return
     recorded = plan.configuration["memory_limit"]
@@ -261,7 +264,7 @@ def _about_memory_limit(plan: Plan) -> Iterator[str]:
 
 
 def _pairs(rules: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Pattern and device of each rule; several devices of one pattern stand in a list."""
+    """List pattern and device of each rule; several devices of one pattern are in a list."""
     return [(p, text) for p, found in rules.items() for text in (found if isinstance(found, list) else [found])]
 
 
@@ -342,18 +345,18 @@ def _about_colocations(plan: Plan, graph: Graph) -> Iterator[str]:
 
 
 def _first_runs(plan: Plan, graph: Graph) -> list[Op]:
-    """Without the reruns, whose names no pattern is about: they stand on their op's device."""
+    """List the ops without reruns, which no pattern names: they are on their op's device."""
     again = {rerun.name for rerun in plan.reruns}
     return [op for op in _placed_ops(graph) if op.name not in again]
 
 
 def _placed_ops(graph: Graph) -> list[Op]:
-    """The ops that constraints and patterns are about: not those of moves, which stand where they must."""
+    """List the ops that constraints and patterns can name. Those of moves are left out: their place is fixed."""
     return [op for op in graph.ops if op.kind != "view" and op.target not in (HOST_TARGET, LEAVE_TARGET)]
 
 
 def _device_index(plan: Plan, text: object) -> int | None:
-    """By name, else by number."""
+    """Find a device by name, else by number."""
     names = [device.name for device in plan.machine.devices]
     if str(text) in names:
         return names.index(str(text))

@@ -1,4 +1,4 @@
-"""The checker's first half: whether a plan is a schedule of its graph at all, before anything is simulated."""
+"""The checker's first half: checks that a plan is a valid schedule of its graph, before anything is simulated."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from placewright.verification.replay import Demands, Step, demands, in_place_mem
 
 
 def require_order(plan: Plan, graph: Graph, *, name: str = "the plan") -> None:
-    """Raises InputError unless the ops and transfers of a plan are those of the graph, in an order in which they can
-    run, under the constraints that the plan records. A plan file may say otherwise even where the graph's fingerprint
-    is right. name: what the error calls it."""
+    """Raise InputError unless the ops and transfers of a plan are those of the graph, in an order in which they can
+    run, under the constraints that the plan records. A plan file may violate this even if the graph's fingerprint is
+    right. name: how the error calls the plan."""
     if problems := about_order(plan, graph, demands(graph, plan.control)) or about_configuration(plan, graph):
         raise InputError(f"{name} does not fit its graph: {problems[0]}; check lists all that is wrong")
 
 
 def about_order(plan: Plan, graph: Graph, wanted: Demands) -> list[str]:
-    """What keeps the plan from being run in its order, one sentence each."""
+    """List the reasons why the plan cannot run in its order, one sentence each."""
     return (
         _about_header(plan, graph)
         or _about_placement(plan, graph, wanted)
@@ -45,7 +45,8 @@ def _about_header(plan: Plan, graph: Graph) -> list[str]:
 
 
 def _about_placement(plan: Plan, graph: Graph, wanted: Demands) -> list[str]:
-    """Every op once, on a device there is, in-place results where their memory is, moves where they happen."""
+    """Check that every op runs once on an existing device, in-place results are where their memory is, and moves where
+    they happen."""
     count = Counter(op.name for op in plan.ops)
     expected = [graph.ops[op].name for op in wanted.reads]
     problems = [
@@ -73,7 +74,8 @@ def _about_placement(plan: Plan, graph: Graph, wanted: Demands) -> list[str]:
 
 
 def _about_hosts(plan: Plan, graph: Graph, device: Mapping[int, int]) -> Iterator[str]:
-    """At the host is what moves have there and nothing else; a tensor leaves the device of the op that makes it."""
+    """Check that only the ops of moves to the host are on the host, and that a tensor leaves the device of the op that
+    makes it."""
     for index, where in device.items():
         op = graph.ops[index]
         if plan.machine.devices[where].is_host != (op.target == HOST_TARGET):
@@ -85,7 +87,7 @@ def _about_hosts(plan: Plan, graph: Graph, device: Mapping[int, int]) -> Iterato
 
 
 def _about_tensor_names(plan: Plan, graph: Graph) -> list[str]:
-    """A transfer moves a tensor of the graph, or the control tensor of its producer under that one name."""
+    """Check that a transfer moves a tensor of the graph, or the control tensor of its producer under its one name."""
     ops, tensors = {op.name for op in graph.ops}, {tensor.name for tensor in graph.tensors}
     return [
         f"{label(record)} moves no tensor of the graph and not the control tensor of '{record.producer}'"
@@ -100,7 +102,7 @@ def _control_name(op: str) -> str:
 
 
 def steps_of(plan: Plan, graph: Graph) -> list[Step]:
-    """The order; what is no tensor of the graph is a control tensor."""
+    """List the steps of the order; a value that is no tensor of the graph is a control tensor."""
     op_of = {op.name: index for index, op in enumerate(graph.ops)}
     tensor_of = {tensor.name: index for index, tensor in enumerate(graph.tensors)}
     steps = []
@@ -142,7 +144,7 @@ def _about_positions(plan: Plan, graph: Graph, wanted: Demands, steps: Sequence[
 def _about_transfers(
     plan: Plan, graph: Graph, wanted: Demands, steps: Sequence[Step], device: Mapping[int, int]
 ) -> list[str]:
-    """Exactly one transfer per value and device that reads it without making it."""
+    """Check that there is exactly one transfer per value and device that reads it without making it."""
     needed = {
         (value, device[op]): wanted.maker[value]
         for op, own in wanted.reads.items()
@@ -178,7 +180,7 @@ def _value_name(graph: Graph, value: int) -> str:
 def _about_dependencies(
     plan: Plan, graph: Graph, wanted: Demands, steps: Sequence[Step], device: Mapping[int, int]
 ) -> list[str]:
-    """Every step after all it needs."""
+    """Check that every step comes after all it needs."""
     ran: set[int] = set()
     present: set[tuple[int, int]] = set()
     problems = []

@@ -1,7 +1,7 @@
-"""Slow and obvious: what a graph demands of a schedule, and what an order costs; shares no code with the lowering or
-the core, so that the checker can judge both. Every rule is docs/semantics.md, read straight off the graph.
+"""Slow and obvious simulation: what a graph demands of a schedule, and what an order costs. It shares no code with the
+lowering or the core, so that the checker can judge both. Every rule is docs/semantics.md, read straight off the graph.
 
-A *value* is what a transfer can move: a tensor, named by its index, or the empty control tensor of op i, named -1 - i.
+A *value* is the content of a transfer: a tensor, named by its index, or the empty control tensor of op i, named -1 - i.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ BEGIN: Event = (0, -1, 0)  # before every step
 
 @dataclass(frozen=True, kw_only=True)
 class Demands:
-    """What the graph demands of every plan, by graph index of the ops that are not views.
+    """The graph's demands on every plan, by graph index of the ops that are not views.
 
-    reads: values made by other ops. waits: ops that stand before it although no value of theirs is read.
-    residents: parameters and constants it holds. maker: the op that makes each value that is read.
+    reads: values made by other ops. waits: ops that must run before it although it reads none of their values.
+    residents: parameters and constants that it holds. maker: the op that makes each value that is read.
     """
 
     reads: Mapping[int, set[int]]
@@ -49,7 +49,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Memory in use from one event to another; without an end, to the end of the step. kind and name as in Buffer."""
+    """Memory in use from one event to another, or to the end of the step if there is no end. kind and name as in
+    Buffer."""
 
     kind: BufferKind
     name: str
@@ -61,7 +62,7 @@ class Held:
 
 
 def demands(graph: Graph, control: ControlMode) -> Demands:
-    """Reads, waits and residents of every op, views passed through."""
+    """Collect the reads, waits and residents of every op, with views passed through."""
     sent, behind, beside = _through_views(graph)
     reads: dict[int, set[int]] = {}
     waits: dict[int, set[int]] = {}
@@ -85,10 +86,10 @@ def demands(graph: Graph, control: ControlMode) -> Demands:
 
 
 def _through_views(graph: Graph) -> tuple[list[int], list[set[int]], list[set[int]]]:
-    """Three tables. sent[tensor]: what a reader elsewhere is sent: of a view as large as what it shows, or of a view of
-    a parameter or of what comes back from the host, what it shows; otherwise the tensor. behind[op]: the ops that have
-    run when it is done: itself, or all a view needs. beside[tensor]: of a view, the ops it needs that do not make what
-    it shows."""
+    """Build three tables. sent[tensor]: the tensor sent to a reader elsewhere. For a view as large as its base, a view
+    of a parameter, or a view of a tensor that comes back from the host, it is the base; otherwise the tensor itself.
+    behind[op]: the ops that have run when it is done: itself, or for a view all that it needs. beside[tensor]: for a
+    view, the ops that it needs besides the maker of its base."""
     sent = list(range(len(graph.tensors)))
     behind: list[set[int]] = []
     beside: list[set[int]] = [set() for _ in graph.tensors]
@@ -121,15 +122,15 @@ def _shown_by(graph: Graph, view: int) -> int:
 
 
 def _maker(graph: Graph, tensor: int) -> int:
-    """The op, not a view, that makes what `tensor` shows."""
+    """Find the op, not a view, that makes the base of `tensor`."""
     while graph.ops[graph.producer_of[tensor]].kind == "view":
         tensor = _shown_by(graph, tensor)
     return graph.producer_of[tensor]
 
 
 def in_place_memory(graph: Graph, wanted: Demands) -> Iterator[tuple[list[int], list[int]]]:
-    """Per memory that is overwritten: the ops that write it in place, and those that must share their device: the maker
-    of the memory, or all that hold the parameter it is."""
+    """Yield per overwritten memory the ops that write it in place, and those that must share their device: the maker of
+    the memory, or all ops that hold it as a parameter."""
     writers: dict[int, list[int]] = defaultdict(list)
     for op in wanted.reads:
         for base in {graph.base_of[t] for t in graph.ops[op].outputs if graph.tensors[t].alias_of is not None}:
@@ -146,7 +147,7 @@ def in_place_memory(graph: Graph, wanted: Demands) -> Iterator[tuple[list[int], 
 def step_times(
     graph: Graph, machine: Machine, wanted: Demands, steps: Sequence[Step], time_ns: NDArray[np.int64], *, signals: bool
 ) -> list[tuple[int, int]]:
-    """Start and finish of every step, in the machine's transfer model; signals: whether a wait takes time."""
+    """Compute start and finish of every step, in the machine's transfer model. signals: True if a wait takes time."""
     launched = launch_times(graph, machine, steps, time_ns)
     blocking = machine.transfer_model == "blocking"
     free_at: dict[object, int] = defaultdict(int)
@@ -174,8 +175,8 @@ def step_times(
 
 
 def launch_times(graph: Graph, machine: Machine, steps: Sequence[Step], time_ns: NDArray[np.int64]) -> list[int]:
-    """When its host thread has launched each step; 0 where none does. A host launches in the order's order, never
-    waits, and what takes no time is not launched."""
+    """Compute when its host thread has launched each step; 0 where none does. A host launches in the order of the steps
+    and never waits; steps that take no time are not launched."""
     clock: dict[int, int] = defaultdict(int)
     launched = []
     for step in steps:
@@ -195,17 +196,17 @@ def _duration_ns(graph: Graph, machine: Machine, step: Step, time_ns: NDArray[np
 
 
 def signal_ns(machine: Machine, source: int, finish_ns: int, destination: int) -> int:
-    """When `destination` learns that an op on `source` has finished."""
+    """Return the time at which `destination` learns that an op on `source` has finished."""
     return finish_ns if source == destination else finish_ns + machine.links[source][destination].latency_ns
 
 
 def moved_bytes(graph: Graph, value: int) -> int:
-    """What a transfer moves: all of a tensor, nothing of a control tensor."""
+    """Return the size of a transfer: all of a tensor, nothing of a control tensor."""
     return graph.tensors[value].size_bytes if value >= 0 else 0
 
 
 def held_memory(graph: Graph, wanted: Demands, steps: Sequence[Step], times: Sequence[tuple[int, int]]) -> list[Held]:
-    """Everything that takes memory on any device: residents, tensors at home and workspace, copies elsewhere."""
+    """List everything that takes memory on any device: residents, tensors at home and workspace, copies elsewhere."""
     device = {step.op: step.source for step in steps if step.value is None}
     at_home, elsewhere = _uses(graph, wanted, steps, times, device)
     kept = {graph.base_of[index] for index, tensor in enumerate(graph.tensors) if tensor.is_output}
@@ -237,8 +238,8 @@ def _uses(
     times: Sequence[tuple[int, int]],
     device: Mapping[int, int],
 ) -> tuple[dict[int, list[Event]], dict[tuple[int, int], list[Event]]]:
-    """When what reads a tensor has finished: of the memory at home, by the tensor that owns it; of copies, by tensor
-    and device. A transfer reads at home."""
+    """Collect the finish events of the readers of each tensor: for the memory at home, by the tensor that owns it; for
+    copies, by tensor and device. A transfer reads at home."""
     at_home: dict[int, list[Event]] = defaultdict(list)
     elsewhere: dict[tuple[int, int], list[Event]] = defaultdict(list)
     for position, (step, (_, finish)) in enumerate(zip(steps, times, strict=True)):
@@ -251,7 +252,8 @@ def _uses(
 
 
 def memory_curve(held: Iterable[Held], device: int) -> list[tuple[Event, int]]:
-    """Bytes in use on a device after each event that changes them; the first entry is the residents, at time 0."""
+    """List the bytes in use on a device after each event that changes them; the first entry is the residents, at time
+    0."""
     change: dict[Event, int] = defaultdict(int)
     change[BEGIN] = 0
     for memory in held:

@@ -1,4 +1,4 @@
-"""Whether a graph with reruns computes what the graph without them does: each run reads what its op would have read."""
+"""Check that a graph with reruns computes the same as without them: each run reads what its op would have read."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from placewright.importers.xla.kinds import COLLECTIVES
 from placewright.plans.record import Plan
 from placewright.rematerialization.reruns import Rewritten
 
-#: Their second run would not give the same, or change something else.
+#: Kinds of ops whose second run would give another result, or change something else.
 _ONCE = ("input", "optimizer", "control_flow", "other")
 
 
 def about_reruns(graph: Graph, found: Rewritten) -> list[str]:
-    """What is wrong with the reruns, one sentence each.
+    """List the errors of the reruns, one sentence each.
 
-    Both graphs are run in their order on symbols: memory holds which op of the original wrote it last, and which of its
-    results. All runs of an op must read the same symbols as it does in the original, and later ones write nothing in
-    place. So, one op after the other, every reader gets what it would have got.
+    Both graphs are run in their order on symbols: memory holds the op of the original that wrote it last, and the index
+    of the result. All runs of an op must read the same symbols as it does in the original, and later ones write nothing
+    in place. So by induction over the ops, every reader gets what it would have got.
     """
     expected = [read for _, read in _runs(graph, range(len(graph.ops)), range(len(graph.tensors)))]
     problems: list[str] = []
@@ -47,13 +47,14 @@ def about_reruns(graph: Graph, found: Rewritten) -> list[str]:
 
 
 def _overwritten(graph: Graph, op: Op) -> set[int]:
-    """Memory that an op writes to in place, but for the statistics of a normalisation, which it does not read."""
+    """Find the memory that an op writes to in place, except the statistics of a normalisation, which it does not
+    read."""
     found = {graph.base_of[tensor] for tensor in op.outputs if graph.tensors[tensor].alias_of is not None}
     return {base for base in found if op.kind != "normalization" or graph.producer_of[base] >= 0}
 
 
 def _writes_what_it_reads(graph: Graph, op: Op, rewritten: Graph, run: Op) -> bool:
-    """Whether a run reads what it overwrites in one piece of memory wherever its op does."""
+    """True if a run reads what it overwrites in one piece of memory wherever its op does."""
     pairs = [
         (rewritten.base_of[run.inputs[number]], rewritten.base_of[run.outputs[place]])
         for place, tensor in enumerate(op.outputs)
@@ -65,7 +66,7 @@ def _writes_what_it_reads(graph: Graph, op: Op, rewritten: Graph, run: Op) -> bo
 
 
 def about_devices(plan: Plan) -> Iterator[str]:
-    """What is wrong with where reruns run: readers on the device of an op get what its reruns give."""
+    """List reruns on a wrong device: readers on the device of an op get the results of its reruns."""
     device_of = plan.device_of
     for rerun in plan.reruns:
         if device_of.get(rerun.name) != device_of.get(rerun.op):
@@ -73,7 +74,7 @@ def about_devices(plan: Plan) -> Iterator[str]:
 
 
 def _about_weight(graph: Graph, weight: int) -> Iterator[str]:
-    """What is wrong with a weight at the host: one that something writes to, or of a step that trains."""
+    """Check a weight at the host: it must not be overwritten, nor belong to a step that trains."""
     name = graph.tensors[weight].name
     if any(op.phase in ("backward", "optimizer") for op in graph.ops):
         yield f"the weight '{name}' is at the host in a step that trains"
@@ -83,7 +84,7 @@ def _about_weight(graph: Graph, weight: int) -> Iterator[str]:
 
 
 def _about_moved(graph: Graph, tensor: int) -> Iterator[str]:
-    """What is wrong with moving what an op makes: docs/semantics.md says what is not moved."""
+    """Check that a result of an op may be moved; docs/semantics.md lists what is not moved."""
     moved = graph.tensors[tensor]
     shared = [each for op in graph.ops for each in op.outputs if graph.base_of[each] == tensor]
     if any(graph.tensors[each].is_output for each in shared):
@@ -98,7 +99,8 @@ def _about_moved(graph: Graph, tensor: int) -> Iterator[str]:
 def _runs(
     graph: Graph, op_of: Sequence[int], tensor_of: Sequence[int]
 ) -> Iterator[tuple[int, list[tuple[object, int]]]]:
-    """Each op, by its place, with what it reads: what its memory holds, and through which tensor of the original."""
+    """Yield each op, by its place, with its reads: the content of the memory, and the tensor of the original through
+    which it is read."""
     holds: dict[int, object] = {}
     at_host: dict[int, object] = {}
     own = _own_statistics(graph, op_of)
@@ -112,7 +114,7 @@ def _runs(
             ],
         )
         if op_of[place] < 0:
-            # A move begins when its tensor has been made; what comes back holds that.
+            # A move begins when its tensor has been made; the tensor that comes back has that content.
             if op.target == HOST_TARGET and not op.outputs:
                 at_host[op.inputs[0]] = holds[graph.base_of[op.inputs[0]]]
             weight = op.inputs[0] if graph.producer_of[op.inputs[0]] < 0 else -1
@@ -122,7 +124,8 @@ def _runs(
 
 
 def _own_statistics(graph: Graph, op_of: Sequence[int]) -> set[tuple[int, int]]:
-    """Inputs, by original op and number, that a normalisation overwrites itself: they do not enter its results."""
+    """Find inputs, by original op and number, that a normalisation overwrites itself: they do not affect its
+    results."""
     found = set()
     for place, op in enumerate(graph.ops):
         if op.kind == "normalization":

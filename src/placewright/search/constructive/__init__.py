@@ -1,1 +1,1 @@
-"""Heuristics that build a few plans, each from nothing."""
+"""Heuristics that construct a few plans, each from scratch."""

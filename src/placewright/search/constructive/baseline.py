@@ -1,4 +1,4 @@
-"""What all baselines share: they make a few candidates, evaluate them within the budget and keep the best."""
+"""The common part of all baselines: they make a few candidates, evaluate them within the budget and keep the best."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Candidate:
 
     name: the part of the method that made it. device_of: int32 [num scheduled ops].
     order: int32 [num scheduled ops], ops to which transfers are added, the best of early, late and (where transfers
-        block) batched ones, each an evaluation; or int32 [num steps, 2], a whole order as it is.
+        block) batched ones, each an evaluation; or int32 [num steps, 2], a whole order that is used unchanged.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evaluated:
-    """A candidate's whole solution with what it costs (Metrics.fitness) and the evaluations that took."""
+    """The whole solution of a candidate with its costs (Metrics.fitness) and the number of evaluations used."""
 
     name: str
     solution: Solution
@@ -45,7 +45,7 @@ class Evaluated:
 
 
 def evaluate(problem: Problem, candidate: Candidate, evaluations_left: int) -> Evaluated:
-    """Costs one to three evaluations, never more than are left."""
+    """Evaluate a candidate in one to three evaluations, never more than are left."""
     if candidate.order.ndim == 2:
         solution = Solution(device_of=candidate.device_of, order=candidate.order)
         fitness = measure(problem, solution).fitness(problem.objective)
@@ -58,8 +58,8 @@ def evaluate(problem: Problem, candidate: Candidate, evaluations_left: int) -> E
 
 
 class Baseline(ABC):
-    """A cheap known method: makes a few candidates and keeps the best, the first of equals. The first is
-    always made; the others while the budget lasts and until one `is_enough`. What was made counts.
+    """A cheap known method: makes a few candidates and keeps the best, the first of equals. The first is always made;
+    the others while the budget lasts and until one `is_enough`. All evaluated candidates count.
 
     name: an attribute of the class, or a field of one that is a dataclass of settings.
     """
@@ -68,14 +68,15 @@ class Baseline(ABC):
 
     @abstractmethod
     def candidates(self, problem: Problem) -> Iterator[Candidate]:
-        """At least one. A generator is sent the fitness of each candidate, so that the next can depend on it."""
+        """Yield at least one candidate. A generator is sent the fitness of each candidate, so that the next can depend
+        on it."""
 
     def is_enough(self, fitness: Fitness) -> bool:
-        """Whether a candidate of that fitness makes the rest superfluous."""
+        """True if a candidate of that fitness makes the others superfluous."""
         return False
 
     def solve(self, problem: Problem, run: SearchRun) -> Result:
-        """As Method.solve; the seed does not matter."""
+        """Solve as `Method.solve` does; the seed does not matter."""
         trial = Trial(self, problem, run)
         while trial.advance(run.evaluations_left):
             if (reason := run.reason_to_stop()) is not None:
@@ -86,7 +87,7 @@ class Baseline(ABC):
 class Trial:
     """A baseline at work on a problem, one candidate at a time, as a part of a run.
 
-    evaluations, seconds: what its candidates took. is_complete: whether there is no other candidate worth making.
+    evaluations, seconds: spent on its candidates. is_complete: True if no other candidate is worth making.
     """
 
     def __init__(self, method: Baseline, problem: Problem, run: SearchRun) -> None:
@@ -102,13 +103,13 @@ class Trial:
 
     @property
     def best(self) -> Fitness:
-        """Of the candidates so far; there must have been one."""
+        """The best fitness of the candidates so far, of which there must be one."""
         assert self._best is not None, f"method '{self.method.name}' has no candidates"
         return self._best.fitness
 
     def advance(self, evaluations_left: int = UNLIMITED) -> bool:
-        """Makes and evaluates the next candidate, in no more evaluations than are left, and reports to the run; whether
-        there was one."""
+        """Make and evaluate the next candidate, in no more evaluations than are left, and report to the run. Returns
+        False if there was none."""
         began = time.perf_counter()
         candidate = self._next() if not self.is_complete else None
         if candidate is None:
@@ -139,7 +140,7 @@ class Trial:
         return candidate
 
     def result(self, stopped_because: StopReason) -> Result:
-        """With the best candidate, the first of equals."""
+        """Return the result with the best candidate, the first of equals."""
         name, best = self.method.name, self._best
         assert best is not None, f"method '{name}' has no candidates"
         return Result(

@@ -1,4 +1,5 @@
-"""Ops are put together into clusters before they are placed: what would be sent to and fro stays where it is."""
+"""List scheduling of clusters: ops that exchange much data are merged before they are placed, so that they stay
+together."""
 
 from __future__ import annotations
 
@@ -15,17 +16,18 @@ from placewright.search.constructive.baseline import Baseline, Candidate
 from placewright.search.constructive.inputs_aside import scopes
 from placewright.search.constructive.one_device import INPUT_ORDER
 
-#: Of the time of all ops, one over these is the most a cluster takes. What did best most often comes first.
+#: The time of a cluster is at most the time of all ops divided by one of these. The most successful values come first.
 PARTS = (64, 128, 32, 256, 16, 96, 192, 48, 24, 512, 8, 384, 1024, 2048)
 
 
-#: Names and placements of clusters, int32 [num clusters], of a problem whose ops they are; whether memory is scarce.
+#: Yields names and placements of clusters, int32 [num clusters], for a problem whose ops are the clusters; the bool is
+#: True where memory is scarce.
 Placements = Callable[[_core.Problem, bool], Iterator[tuple[str, NDArray[np.int32]]]]
 
 
 def _listed(small: _core.Problem, is_scarce: bool) -> Iterator[tuple[str, NDArray[np.int32]]]:
-    """By earliest task first; by bottom level and in captured order, each cluster where it finishes first, and under
-    scarce memory also where the peak stays least."""
+    """Place clusters by earliest task first; by bottom level and in captured order, each cluster where it finishes
+    first; and where memory is scarce, also where the peak stays least."""
     captured = np.arange(small.num_ops, dtype=np.int32)
     yield "earliest task", _core.earliest_task_first(small)[0]
     yield "bottom level", _core.list_schedule(small, _core.bottom_level_order(small), False)[0]
@@ -36,18 +38,18 @@ def _listed(small: _core.Problem, is_scarce: bool) -> Iterator[tuple[str, NDArra
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterList(Baseline):
-    """Clusters of ops are placed as if each were one op, then their ops are ordered on the devices found: of those that
-    can start always the one of highest bottom level.
+    """Places clusters of ops as if each were one op, then orders their ops on these devices: of the ops that can start,
+    always the one of highest bottom level.
 
     Clusters grow from an op to its only successor or its only predecessor, the heaviest edges first, up to several caps
     on their time (the core's chain_clusters.hpp). Where memory is scarce, because it is the objective or a device could
-    not hold everything at once, ops are tried in captured order too. The best of all is kept.
+    not hold everything at once, ops are also tried in captured order. The best of all is kept.
 
     Clustering before scheduling is Sarkar's scheme (Partitioning and Scheduling Parallel Programs, 1989); caps on the
     clusters' time are those of coarsening (Hendrickson and Leland 1995).
 
-    sets_inputs_aside: as `list` does; where all bytes decide together no input decides alone.
-    parts: of the time of all ops, one over these is the most a cluster takes.
+    sets_inputs_aside: True to do as `list` does; not needed where all bytes together decide the placement.
+    parts: the time of a cluster is at most the time of all ops divided by one of these.
     """
 
     name: str = "cluster-list"
@@ -71,7 +73,7 @@ class ClusterList(Baseline):
                 yield Candidate(name=f"{name}, ops as captured", device_of=device_of, order=captured)
 
     def _placed(self, problem: Problem, is_scarce: bool) -> Iterator[tuple[str, NDArray[np.int32]]]:
-        """Names and placements, int32 [num scheduled ops]."""
+        """Yield names and placements, int32 [num scheduled ops]."""
         total_ns = int(problem.time_ns[problem.lowered.graph_op].mean(axis=1).sum())
         seen = set[tuple[str, bytes]]()
         every_scope = list(islice(scopes(problem.core), None if self.sets_inputs_aside else 1))
@@ -89,7 +91,8 @@ class ClusterList(Baseline):
 
 
 def op_bytes(problem: Problem) -> NDArray[np.int64]:
-    """Bytes of each op's outputs and workspace, and of residents it is the first to read: int64 [num scheduled ops]."""
+    """Sum up the bytes of each op's outputs and workspace, and of residents that it is the first to read: int64 [num
+    scheduled ops]."""
     lowered = problem.lowered
     total = lowered.workspace_bytes.copy()
     np.add.at(total, lowered.producer, lowered.allocated_bytes)
@@ -101,14 +104,14 @@ def op_bytes(problem: Problem) -> NDArray[np.int64]:
 CLUSTER_LIST = ClusterList()
 
 
-#: Share of the time by which a side of a split may miss its own, in [0, 1); the longest op in any case.
+#: The share of its time by which a side of a split may be off, in [0, 1); by the longest op in any case.
 IMBALANCE = 0.05
-#: Passes over all ops after which a split is left as it is; mostly three or four are enough.
+#: The most passes over all ops to improve a split; three or four are mostly enough.
 MAX_PASSES = 20
 
 
 def _parts(small: _core.Problem, is_scarce: bool) -> Iterator[tuple[str, NDArray[np.int32]]]:
-    """Few bytes between devices of balanced times, as in `gp-dfs`."""
+    """Partition for few bytes between devices of balanced times, as in `gp-dfs`."""
     yield "parts", _core.partition(small, IMBALANCE, MAX_PASSES)
 
 

@@ -1,4 +1,5 @@
-"""The captured order cut into one run of ops per device, by memory: pipeline placement without a pipeline."""
+"""Contiguous split: the captured order cut into one run of ops per device, by memory; pipeline placement without a
+pipeline."""
 
 from __future__ import annotations
 
@@ -14,18 +15,19 @@ from placewright.search.constructive.baseline import Baseline, Candidate
 from placewright.search.constructive.inputs_aside import scopes
 from placewright.search.constructive.one_device import INPUT_ORDER
 
-#: How far accelerators are filled where CPUs have the rest.
+#: Shares of their limits to which accelerators are filled where CPUs hold the rest.
 _FILLED = (1.2, 1.0, 0.8)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContiguousSplit(Baseline):
-    """Cuts of the captured order, the best kept: "filled", one device after another up to its memory limit, as
-    accelerate's infer_auto_device_map fills devices with layers; "balanced", memory divided in proportion to the limits
-    (evenly when a device has none). An op counts its outputs and the parameters no earlier op reads. A training step is
-    also cut by layers: its forward ops alone are cut, by memory or by time, and every later op stands where most of
-    what it reads is held. CPUs beside accelerators mostly have the most memory and the least speed: there layers are
-    also cut so that accelerators are filled, to several shares of their limits, and CPUs hold the rest."""
+    """Cuts the captured order in several ways and keeps the best: "filled", one device after another up to its memory
+    limit, as accelerate's infer_auto_device_map fills devices with layers; "balanced", with memory divided in
+    proportion to the limits (evenly when a device has none). An op counts its outputs and the parameters that no
+    earlier op reads. A training step is also cut by layers: its forward ops alone are cut, by memory or by time, and
+    every later op is placed where most of its input is held. CPUs in a machine with accelerators mostly have the most
+    memory and the least speed: there layers are also cut so that accelerators are filled, to several shares of their
+    limits, and CPUs hold the rest."""
 
     name: str = "contiguous-split"
 
@@ -48,12 +50,14 @@ class ContiguousSplit(Baseline):
 
 
 def _time_ns(problem: Problem) -> NDArray[np.float64]:
-    """Per op its mean time, that of a group counted at its first op: a layer's backward ops mostly share its group."""
+    """Return the mean time per op, with that of a group counted at its first op: a layer's backward ops mostly share
+    its group."""
     return _at_first_of_group(problem, problem.time_ns[problem.lowered.graph_op].mean(axis=1))
 
 
 def _held_bytes(problem: Problem) -> NDArray[np.float64]:
-    """Per op its outputs, and at a group's first op all residents of the group: parameters and optimizer states."""
+    """Sum up per op its outputs, and at a group's first op all residents of the group: parameters and optimizer
+    states."""
     lowered = problem.lowered
     outputs = np.bincount(lowered.producer, lowered.allocated_bytes, minlength=len(lowered.graph_op)).astype(np.float64)
     first_reader = np.full(len(lowered.resident_bytes), len(lowered.graph_op))
@@ -69,19 +73,19 @@ def _at_first_of_group(problem: Problem, weight: NDArray[np.float64]) -> NDArray
     return np.bincount(group, weight, minlength=len(group)).astype(np.float64)
 
 
-#: Devices in the order of their layers, each with its share.
+#: The devices in the order of their layers, each with its share.
 Shares = list[tuple[int, float]]
 
 
 def _by_limits(problem: Problem) -> Shares:
-    """In proportion to the memory limits."""
+    """Return shares in proportion to the memory limits."""
     limits = problem.memory_limits_bytes
     return list(enumerate(1.0 if None in limits or limit is None else float(limit) for limit in limits))
 
 
 def _accelerators_first(problem: Problem, held: float) -> Iterator[tuple[str, Shares]]:
-    """Accelerators are filled, and CPUs beside them have what is left. held: what forward ops hold, of which not all is
-    held at once, while backward ops hold other things."""
+    """Yield shares with which accelerators are filled, and the machine's CPUs get the rest. held: the total memory of
+    forward ops. It is not all held at once, but backward ops hold other tensors."""
     limits = problem.memory_limits_bytes
     cpus = [index for index, device in enumerate(problem.machine.devices) if device.is_cpu]
     others = [(index, limit) for index, limit in enumerate(limits) if index not in cpus and limit is not None]
@@ -97,8 +101,8 @@ def _accelerators_first(problem: Problem, held: float) -> Iterator[tuple[str, Sh
 def _cut_by_layers(
     problem: Problem, is_forward: NDArray[np.bool_], weight: NDArray[np.float64], of_devices: Shares
 ) -> NDArray[np.int32]:
-    """Placement: int32 [num scheduled ops]. Forward ops in runs whose weights are in proportion to the shares of the
-    devices."""
+    """Return a placement, int32 [num scheduled ops], of forward ops in runs whose weights are in proportion to the
+    devices' shares."""
     devices, sizes = zip(*of_devices, strict=True)
     shares = np.cumsum(sizes)
     run = np.cumsum(np.where(is_forward, weight, 0.0))
@@ -116,7 +120,7 @@ def _cut_by_layers(
 
 
 class _Holdings:
-    """What ops read, as lists: they are looked at one by one."""
+    """The inputs of ops as lists, since they are read one by one."""
 
     def __init__(self, problem: Problem) -> None:
         lowered = problem.lowered
@@ -126,7 +130,7 @@ class _Holdings:
         self.sizes: list[int] = lowered.transfer_bytes[lowered.inputs].tolist()
 
     def where_most_is(self, op: int, device_of: list[int]) -> int:
-        """The device that holds most bytes of what an op reads; the first device when it reads nothing."""
+        """Return the device that holds most bytes of an op's inputs; the first device when it has none."""
         held = [0] * self.num_devices
         for place in range(self.begin[op], self.begin[op + 1]):
             held[device_of[self.makers[place]]] += self.sizes[place]

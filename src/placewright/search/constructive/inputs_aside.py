@@ -1,4 +1,4 @@
-"""Inputs that share their device with ops that work decide nothing about those: a list method sets them aside."""
+"""Inputs set aside by list methods: inputs that share a device with computing ops should not decide where these run."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import placewright._core as _core
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scope:
-    """What a list method places.
+    """The ops that a list method places.
 
-    suffix: for the names of its candidates. core: the ops to place. aside: the inputs it leaves out, if any.
+    suffix: for the names of its candidates. core: the ops to place. aside: the inputs that are left out, if any.
     """
 
     suffix: str
@@ -25,20 +25,20 @@ class Scope:
     def with_inputs(
         self, device_of: NDArray[np.int32], order: NDArray[np.int32]
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Device and order of all ops, given those of the scope; order: int32 [num ops], or [num steps, 2] of ops and
-        transfers."""
+        """Return device and order of all ops, given those of the scope. order: int32 [num ops], or [num steps, 2] of
+        ops and transfers."""
         if self.aside is None:
             return device_of, order
         return (self.aside.whole_ops if order.ndim == 1 else self.aside.whole_order)(device_of, order)
 
 
 def scopes(core: _core.Problem) -> Iterator[Scope]:
-    """All ops; and where inputs share a device with ops that work, all others, in two ways.
+    """Yield a scope of all ops; and where inputs share a device with computing ops, two scopes without these inputs.
 
-    An input takes no time wherever it stands, so a method that places one op after another would fix the device of the
-    whole group by it, before anything is known of those that work: on a network whose weights are ops all weights would
-    end on one device, and half of the work with them. Set aside, an input follows the op of its group that is placed
-    first; or that and its first reader, which then share a device.
+    An input takes no time on any device, so a method that places one op after another would fix the device of the whole
+    group by it, before it knows anything about the computing ops: on a network whose weights are ops, all weights would
+    end on one device, and half of the work with them. An input that is set aside follows the op of its group that is
+    placed first; or that op and its own first reader, which then share a device.
     """
     yield Scope(suffix="", core=core)
     for suffix, with_first_reader in ((", inputs with first reader", True), (", inputs with group", False)):

@@ -1,5 +1,5 @@
 """Insertion-based list schedulers: HEFT and CPOP (Topcuoglu, Hariri and Wu 2002, sections 4.2 and 4.3), and one that
-knows that tensors queue at the links, and looks ahead."""
+models queues of tensors at the links, and looks ahead."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from placewright.problem import Problem
 from placewright.search.constructive.baseline import Baseline, Candidate
 from placewright.search.constructive.inputs_aside import scopes
 
-#: What the rank takes for times not known before placement; the paper's first.
+#: The rank's assumptions about times not known before placement; the paper's first.
 OUTLOOKS = {
     "mean": _core.Outlook.mean,
     "best case": _core.Outlook.best,
@@ -25,15 +25,15 @@ OUTLOOKS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Heft(Baseline):
-    """Ops by upward rank, each inserted where it finishes first; the best of four ranks.
+    """Inserts ops by upward rank, each where it finishes first; the best of four ranks.
 
     The upward rank is the bottom level over mean times: of the op over all devices, of its tensors over all links, with
     mean time per byte where the paper takes the mean rate. Zhao and Sakellariou (An Experimental Investigation into the
-    Rank Function of HEFT, 2003) found other ranks better as often: here also the best case (fastest device, nothing
-    moves), the worst (slowest device, slowest link), and the mean over all pairs of devices, of which one with itself
-    needs no link. Planned without queues at the links; placement and order by
-    start time are then given transfers and simulated as the problem says. Constraints hold; memory limits are unknown
-    to the method.
+    Rank Function of HEFT, 2003) found other ranks better as often: here also the best case (fastest device, no
+    transfers), the worst (slowest device, slowest link), and the mean over all pairs of devices, where a pair of a
+    device with itself needs no link. Schedules are planned without queues at the links; transfers are then added to the
+    placement and the order by start time, and simulated under the problem's rules. Constraints hold; the method does
+    not know memory limits.
     """
 
     name: str = "heft"
@@ -52,13 +52,13 @@ class Heft(Baseline):
 
 @dataclass(frozen=True, kw_only=True)
 class Insertion(Baseline):
-    """Ops by rank, each inserted where it finishes first, its tensors inserted into the idle time of the links; or
-    where it finishes first with what its longest path takes at least afterwards.
+    """Inserts ops by rank, each where it finishes first, and its tensors into the idle time of the links; or, looking
+    ahead, where its finish plus the least time of its longest path afterwards is earliest.
 
     Five ranks: the upward ranks of `heft`, and the mean of the optimistic costs by which devices are compared too
     (PEFT, Arabnejad and Barbosa 2014). Links that carry one tensor after another are those of Sinnen and Sousa
     (Communication Contention in Task Scheduling, 2005). Blocking transfers are planned as if devices computed
-    meanwhile. Constraints hold; memory limits are unknown to the method.
+    meanwhile. Constraints hold; the method does not know memory limits.
     """
 
     name: str = "insertion"
@@ -87,11 +87,11 @@ INSERTION = Insertion()
 
 @dataclass(frozen=True, kw_only=True)
 class Cpop(Baseline):
-    """Of the ready ops the one of highest upward plus downward rank next; those of the critical path all on the device
-    that runs it fastest, the others inserted where they finish first.
+    """Schedules next the ready op with the highest sum of upward and downward rank. Ops of the critical path are all on
+    the device that runs it fastest; the others are inserted where they finish first.
 
-    Times, simulation and constraints as in `heft`. A group with an op on the critical path stands whole on its device;
-    an op that may not go there is placed like the others.
+    Times, simulation and constraints as in `heft`. A group with an op on the critical path is wholly on its device; an
+    op that may not go there is placed like the others.
     """
 
     name: str = "cpop"

@@ -13,38 +13,38 @@ from placewright.graph import Tensor
 from placewright.problem import Problem
 from placewright.search.constructive.baseline import Baseline, Candidate, Fitness
 
-#: Kinds of ops whose weights make a layer. What reads only a bias, a scale or a mask belongs to the layer it works for.
+#: Kinds of ops whose weights make a layer. An op that reads only a bias, a scale or a mask joins a neighbouring layer.
 _WEIGHTED = frozenset({"matmul", "conv", "conv_backward", "embedding", "embedding_backward", "rnn", "rnn_backward"})
-#: Of an op of this kind nothing is known but what it reads and writes.
+#: The kind of ops about which only inputs and outputs are known.
 _UNKNOWN = "other"
-#: An edge counts like so many bytes more: a control dependency holds ops together, too.
+#: Bytes added to every edge, since a control dependency also ties ops together.
 _LEAST_BYTES = 1000
-#: How far an op may be from the layer it joins; what is farther away from all belongs to none.
+#: The most edges between an op and the layer it joins; ops farther away from all layers belong to none.
 _REACH = 64
-#: A network is recurrent where most of its work is in layers whose weights so many ops read; a layer that is called
-#: once reads them once and once more in the backward pass.
+#: A network is recurrent if most of its work is in layers whose weights have at least so many readers; a layer that is
+#: called once has one reader, and one more in the backward pass.
 _READERS = 6
-#: Of moves: a layer changes its device, or two exchange theirs. The rest moves a part of one.
+#: Shares of the moves: a layer changes its device, or two layers exchange theirs. The rest moves a part of a layer.
 _WHOLE, _SWAP = 0.35, 0.3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LayersFound:
-    """layer: int64 [num ops], numbered by their first ops; -1 for ops that no layer is connected to. readers: int64
-    [num layers], how many ops read the weight of the layer that most read."""
+    """The layers of a network. layer: int64 [num ops], numbered by their first ops; -1 for ops that are connected to no
+    layer. readers: int64 [num layers], the number of ops that read the layer's most-read weight."""
 
     layer: NDArray[np.int64]
     readers: NDArray[np.int64]
 
 
 def find_layers(problem: Problem) -> LayersFound:
-    """The layers of a network, from its weights alone: no module paths are needed.
+    """Find the layers of a network from its weights alone, without module paths.
 
-    Ops that read one weight are one layer, in whatever time step and pass they read it, and so are those that must
-    share a device with them. Any other op joins the layer that it exchanges most bytes with, layer by layer outwards.
+    Ops that read one weight form one layer, in any time step and pass, together with ops that must share a device with
+    them. Any other op joins the layer with which it exchanges the most bytes, outwards from the layers.
 
-    What an op of unknown kind reads counts as a weight where it has more than one dimension or, where its shape is
-    unknown as well, more bytes than the op writes: a bias or a scale is no larger than what it is added to.
+    An input of an op of unknown kind counts as a weight if it has more than one dimension or, where its shape is
+    unknown as well, more bytes than the op writes: a bias or a scale is no larger than the tensor it is applied to.
     """
     lowered, first = problem.lowered, problem.groups[0].astype(np.int64)
     num_ops = len(first)
@@ -61,8 +61,8 @@ def find_layers(problem: Problem) -> LayersFound:
 
 
 def _weight_reads(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The ops that read a weight, and each one's weight: a resident, numbered behind the ops, or the graph input that
-    feeds it."""
+    """List the ops that read a weight, and each one's weight: a resident, numbered after the ops, or the graph input
+    that feeds it."""
     lowered, tensors = problem.lowered, problem.graph.tensors
     num_ops = len(problem.groups[0])
     kinds = [problem.graph.ops[index].kind for index in lowered.graph_op.tolist()]
@@ -91,7 +91,7 @@ def _weight_reads(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64
 
 
 def _joined(problem: Problem, layer: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The same with the ops that joined a layer, from those of the layers outwards."""
+    """Extend the layers by the ops that join them, from the layers outwards."""
     lowered, first = problem.lowered, problem.groups[0].astype(np.int64)
     producer, reader = lowered.producer[lowered.inputs].astype(np.int64), lowered.reader
     bytes_on = lowered.transfer_bytes[lowered.inputs].astype(np.float64) + _LEAST_BYTES
@@ -111,14 +111,14 @@ def _joined(problem: Problem, layer: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _is_large(read: Tensor, written_bytes: float) -> bool:
-    """Whether an op that writes so many bytes and does whatever it may is likely to multiply by what it reads."""
+    """True if an op of unknown function that writes so many bytes is likely to multiply by this input."""
     if read.shape is None:
         return read.size_bytes > written_bytes
     return sum(length > 1 for length in read.shape) > 1
 
 
 def _components(count: int, one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
-    """[count] the least of those that each is connected to."""
+    """Label each of [count] by the least member of its connected component."""
     least = np.arange(count)
     while True:
         low = np.minimum(least[one], least[other])
@@ -132,7 +132,7 @@ def _components(count: int, one: NDArray[np.int64], other: NDArray[np.int64]) ->
 
 
 def _numbered(label: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Labels from 0 on in the order in which they come first; -1 stays."""
+    """Renumber labels from 0 in the order of their first occurrences; -1 stays."""
     found, at, which = np.unique(label, return_index=True, return_inverse=True)
     is_label = found >= 0
     number = np.full(len(found), -1, np.int64)
@@ -142,17 +142,17 @@ def _numbered(label: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, kw_only=True)
 class Layers(Baseline):
-    """Each layer of a recurrent network stands on one device, at all time steps and in both passes, its ops dispatched
-    there, so that the steps of layers on different devices overlap like a wavefront.
+    """Places each layer of a recurrent network on one device, at all time steps and in both passes, and dispatches its
+    ops there, so that the steps of layers on different devices overlap like a wavefront.
 
-    Layers are dealt to the devices in four ways; the best is changed as long as there is a budget, and kept where it
-    does not get worse: a layer goes to another device, two layers exchange theirs, or a part of a layer that may stand
-    apart, ops of one sort or all of some consecutive time steps, goes to another device.
+    Layers are dealt to the devices in four ways; the best is changed while the budget lasts, and a change is kept if it
+    is no worse: a layer goes to another device, two layers exchange theirs, or a part of a layer that may be separate,
+    ops of one sort or all ops of some consecutive time steps, goes to another device.
 
     Networks that are not recurrent, one device and peak memory have one candidate: everything on one device, or the
     layers in turn.
 
-    moves: how many changes are tried.
+    moves: number of changes to try.
     """
 
     name: str = "layers"
@@ -162,7 +162,7 @@ class Layers(Baseline):
         return self._search(problem)
 
     def _search(self, problem: Problem) -> Generator[Candidate, Fitness | None, None]:
-        """What nobody judges changes nothing."""
+        """Yield candidates and receive their fitness. Without it nothing is changed."""
         dealt = _Dealt(problem)
         ranked: list[tuple[Fitness, int, NDArray[np.int64]]] = []
         for rank, (name, device_of) in enumerate(dealt.starts()):
@@ -206,7 +206,7 @@ class _Dealt:
         self._sorts = _Sorts(problem, self._layer) if self.is_worth_changing else None
 
     def starts(self) -> Iterator[tuple[str, NDArray[np.int64]]]:
-        """Names and placements, [num ops]: in turn; by load in captured order, and the largest first; in runs."""
+        """Yield names and placements, [num ops]: in turn; by load in captured order, and the largest first; in runs."""
         seen = set[bytes]()
         for name, device in (
             ("in turn", np.arange(len(self._work)) % self._num_devices),
@@ -231,15 +231,15 @@ class _Dealt:
         return np.minimum(self._num_devices - 1, (share * self._num_devices).astype(np.int64))
 
     def candidate(self, name: str, device_of: NDArray[np.int64]) -> Candidate:
-        """With what constraints leave: ops that must share a device stand where the first of them would, and those that
-        may not stand there on the first that is allowed."""
+        """Build a candidate that keeps the constraints: ops that must share a device follow the first of them, and
+        those that may not run there go to the first allowed device."""
         device_of = device_of[self._first]
         allowed = self._allowed[np.arange(len(device_of)), device_of]
         placed = np.where(allowed, device_of, self._allowed.argmax(axis=1)).astype(np.int32)
         return Candidate(name=name, device_of=placed, order=_core.dispatch_order(self._core, placed))
 
     def changed(self, device_of: NDArray[np.int64], random: np.random.Generator) -> tuple[str, NDArray[np.int64]]:
-        """What was changed, and a placement that may be the same."""
+        """Return the name of a random change, and the placement, which may be the same."""
         assert self._sorts is not None
         found, layer = device_of.copy(), int(random.integers(self._count))
         own, draw = self._layer == layer, float(random.random())
@@ -260,7 +260,8 @@ def _usual(devices: NDArray[np.int64]) -> int:
 
 
 class _Sorts:
-    """Ops of one layer of one kind, phase and time are of one sort: a recurrent layer has one of each for each step."""
+    """Groups of ops of one layer with the same kind, phase and time: a recurrent layer has one of each for every
+    step."""
 
     def __init__(self, problem: Problem, layer: NDArray[np.int64]) -> None:
         graph_op = problem.lowered.graph_op
@@ -276,12 +277,12 @@ class _Sorts:
         self._members: list[list[NDArray[np.int64]]] = [_by_label(np.array(labels)) for labels in (sorts, passes)]
         self._label = [np.array(labels) for labels in (sorts, passes)]
         group, size = np.unique(problem.groups[0], return_inverse=True, return_counts=True)[1:]
-        # Where many stand together they are the layer, and not a part of it.
+        # Large groups are the layer itself, not a part of it.
         weight = np.where(size[group.ravel()] > 2, 0.0, time)
         self._chance = np.cumsum(weight)
 
     def part(self, random: np.random.Generator) -> NDArray[np.int64]:
-        """Ops of one sort, or of one pass of a layer, that follow one another; drawn by their times."""
+        """Draw consecutive ops of one sort, or of one pass of a layer, in proportion to their times."""
         op = int(np.searchsorted(self._chance, random.random() * self._chance[-1], side="right"))
         which = int(random.random() < 0.5)
         op = min(op, len(self._chance) - 1)

@@ -17,10 +17,10 @@ from placewright.search.constructive.inputs_aside import Scope, scopes
 
 @dataclass(frozen=True, kw_only=True)
 class ListScheduling(Baseline):
-    """Two priorities, the best result kept: bottom level, HEFT's; and the captured order, which on training graphs
-    needs far less memory. Devices whose memory limit an op would exceed are passed over while another is left. For the
-    peak-memory objective, and once more in captured order where there are limits, an op goes where the device's peak
-    stays least."""
+    """Schedules by two priorities and keeps the better result: bottom level, as HEFT; and the captured order, which
+    needs far less memory on training graphs. A device whose memory limit an op would exceed is passed over while
+    another is left. For the peak-memory objective, and once more in captured order where there are limits, an op goes
+    where the device's peak stays least."""
 
     name: str = "list"
 
@@ -42,9 +42,9 @@ def _placed(name: str, scope: Scope, priority: NDArray[np.int32], least_peak: bo
 
 @dataclass(frozen=True, kw_only=True)
 class EarliestTaskFirst(Baseline):
-    """Of all ready ops and devices the pair with the earliest start, ties by bottom level. Only the ready ops of
-    highest bottom level are compared, 256 pairs of op and device at a time, a departure from the paper; memory limits
-    are heeded as in `list`."""
+    """Schedules the pair of ready op and device with the earliest start, ties by bottom level. As a departure from the
+    paper, only the ready ops of highest bottom level are compared, 256 pairs of op and device at a time. Memory limits
+    are respected as in `list`."""
 
     name: str = "etf"
 
@@ -56,9 +56,9 @@ class EarliestTaskFirst(Baseline):
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentFill(Baseline):
-    """Two moments for a barrier, the better kept: as soon as the least loaded device starves, and only when all do
-    (fewer transfers). Made for blocking transfers. A device whose memory limit an op would exceed is passed over
-    while another is left."""
+    """Fills segments between barriers and keeps the better of two times for a barrier: when the least loaded device
+    starves, and when all do (fewer transfers). Made for blocking transfers. A device whose memory limit an op would
+    exceed is passed over while another is left."""
 
     name: str = "segment-fill"
 

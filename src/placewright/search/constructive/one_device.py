@@ -1,5 +1,5 @@
-"""An order of all ops run on one device: the captured one, and those of the compilers' memory schedulers;
-and the best of all of them, the yardstick for using more than one device."""
+"""Orders of all ops on one device: the captured order, and those of the compilers' memory schedulers; and the best of
+all of them, the yardstick for using more than one device."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import placewright._core as _core
 from placewright.problem import Problem
 from placewright.search.constructive.baseline import Baseline, Candidate, Fitness
 
-#: Gives a valid order of the scheduled ops, int32 [num scheduled ops].
+#: Returns a valid order of the scheduled ops, int32 [num scheduled ops].
 OpOrder = Callable[[Problem], NDArray[np.int32]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class OneDeviceOrder(Baseline):
-    """Runs `order` on the first device where that fits its memory limit, else on the one with least bytes over it.
+    """Runs `order` on the first device where it fits the memory limit, else on the one that it exceeds least.
 
-    Ops that may not go there (pins, forbidden devices, and what must share their device) stand on the first device
-    they may use. Devices that no op can tell apart are tried once.
+    Ops that may not go there (pins, forbidden devices, and ops that must share their device) run on the first device
+    that they may use. Devices that no op can distinguish are tried once.
     """
 
     name: str
@@ -37,15 +37,15 @@ class OneDeviceOrder(Baseline):
 
 
 def one_device_candidates(problem: Problem, name: str, order: OpOrder) -> Iterator[Candidate]:
-    """The order on each device in turn."""
+    """Yield the order on each device in turn."""
     ops = order(problem)
     for device in distinct_devices(problem):
         yield Candidate(name=name, device_of=_core.all_on(problem.core, device), order=ops)
 
 
 def distinct_devices(problem: Problem) -> Iterator[int]:
-    """Devices ascending, without those that equal an earlier one in op times and memory limit; with pins or forbidden
-    devices, when links matter too, all of them."""
+    """Yield devices in ascending order, without those that equal an earlier one in op times and memory limit; all of
+    them with pins or forbidden devices, since links matter then too."""
     seen: set[tuple[int | None, bytes]] = set()
     restricted = problem.constraints.pins or problem.constraints.forbids
     for device, limit in enumerate(problem.memory_limits_bytes):
@@ -59,7 +59,7 @@ def _captured(problem: Problem) -> NDArray[np.int32]:
     return np.arange(len(problem.lowered.graph_op), dtype=np.int32)
 
 
-#: The captured order: what runs when nobody plans.
+#: The captured order, which runs when nobody plans.
 INPUT_ORDER = OneDeviceOrder(name="input-order", order=_captured)
 #: Depth-first post-order, as XLA's DFSMemoryScheduler orders ops (hlo_memory_scheduler.cc).
 DFS = OneDeviceOrder(name="dfs", order=lambda problem: _core.dfs_order(problem.core))
@@ -77,7 +77,8 @@ ORDERS = (INPUT_ORDER, DFS, BFS, LPMF, XLA_LIST, REVERSE_GREEDY)
 
 @dataclass(frozen=True, kw_only=True)
 class SingleDevice(Baseline):
-    """Every device with every simple order; the best by the problem's fitness. found_by names the order."""
+    """Tries every simple order on every device and keeps the best by the problem's fitness. found_by names the
+    order."""
 
     name: str = "single-device"
 

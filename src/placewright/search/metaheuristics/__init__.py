@@ -1,1 +1,1 @@
-"""Searches that go from plan to plan, as long as the budget lasts."""
+"""Searches that go from plan to plan while the budget lasts."""

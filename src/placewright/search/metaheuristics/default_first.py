@@ -1,5 +1,5 @@
-"""Schedule annealing in up to three searches: as many evaluations as the default begins with, then, where it still
-gains, as many as its second has room for, then what is left of a budget or a time limit."""
+"""Schedule annealing in up to three searches: first with the default's first evaluations; then, if it still gains, with
+the evaluations for the rest of the default's second; then with the rest of a budget or a time limit."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from placewright.search.run.budget import UNLIMITED
 from placewright.search.run.result import Result, fitness_in
 from placewright.search.run.search_run import SearchRun
 
-#: A search starts from the best of so many solutions; fewer where evaluating them would take its budget.
+#: A search starts from so many of the best solutions; from fewer where their evaluation would take its budget.
 NUM_STARTS = 4
 _EVALUATIONS_PER_START = 500
-#: Of a search, what is worth another one; and of the bound, how far the best must be from it.
+#: The least share of a search that is worth another one; and the least gap, as a share of the bound.
 _WORTH_MORE, _WORTH_GAP = 0.1, 0.02
-#: Where less than so many times its time is left, the second search has it all: one is better than two of half as much.
+#: If less than so many times its time is left, the second search gets it all: one is better than two half as long.
 _WORTH_THIRD = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class DefaultFirst:
-    """Much more than the default is never worse than it. Every search but the first starts from the best so far,
-    whatever that came from, and has a seed of its own.
+    """Schedule annealing in up to three searches. With much more than the default budget, the result is never worse
+    than with the default: every search but the first starts from the best so far, whatever method found it, and has a
+    seed of its own.
 
-    The second is made where the first gained in its last tenth, the bound leaves a gap and the work of the first leaves
-    room. A budget of evaluations that is no more than the default's ends after these. A time limit that leaves little
-    more than the second would take leaves it to one search.
+    The second search is made if the first gained in its last tenth, the bound leaves a gap and the work of the first
+    leaves time. A budget of evaluations that is no more than the default's ends after these. A time limit that leaves
+    little more than the second would take leaves it to one search.
 
     baselines: at least one, the best first. evaluations: of the first search. more: the most of the second.
     """
@@ -42,7 +43,7 @@ class DefaultFirst:
     more: int
 
     def solve(self, problem: Problem, run: SearchRun) -> Result:
-        """As Method.solve."""
+        """Solve as `Method.solve` does."""
         ranked, found = list(self.baselines), list[Result]()
         has_rest = run.seconds_left is not None or run.evaluations_left > self.evaluations + self.more
         others = map(int, np.random.SeedSequence([run.seed, 1]).generate_state(2, np.uint64))
@@ -68,7 +69,7 @@ class DefaultFirst:
 
 
 def _second(problem: Problem, run: SearchRun, first: SearchRun, best: Result) -> int:
-    """Evaluations of a second search, 0 where none is worth it."""
+    """Return the evaluations of a second search, 0 if it is not worth it."""
     gap = best.metrics.objective_value(problem.objective) - (run.bound or 0)
     has_gap = best.metrics.bytes_over_limit > 0 or gap > _WORTH_GAP * (run.bound or 0)
     if not (first.gained_lately() and has_gap):

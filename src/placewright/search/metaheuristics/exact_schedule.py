@@ -1,4 +1,4 @@
-"""The fastest schedule of few ops on several devices, with a proof where the search comes to its end."""
+"""Exact search for the fastest schedule of few ops on several devices, with a proof where the search is completed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from placewright.search.run.drive import drive
 from placewright.search.run.result import Result, Solution, fitness_in, measure
 from placewright.search.run.search_run import SearchRun
 
-#: Of the evaluations: schedules are annealed first, since every branch is cut off that leads to none faster than the
-#: best so far.
+#: Share of the evaluations for annealing, which comes first, since branches without a schedule faster than the best so
+#: far are cut off.
 _ANNEALED_SHARE = 1 / 3
 
 
 def is_provable(problem: Problem) -> bool:
-    """Whether branch and bound may come to its end: on several devices, with few ops."""
+    """True if branch and bound may be completed: on several devices, with few ops."""
     return problem.objective == "step-time" and _core.has_exact_schedule(problem.core)
 
 
@@ -29,7 +29,7 @@ class ExactSchedule:
     """Branch and bound over the devices and the order of ops (docs/algorithms.md has the argument).
 
     baselines: at least one, the best first, which keeps the memory limits. evaluations: of both parts; one of branch
-    and bound is an op placed, which takes about as long as one of annealing.
+    and bound is the placement of an op, which takes about as long as one of annealing.
     """
 
     baselines: Sequence[Result]
@@ -37,7 +37,7 @@ class ExactSchedule:
     name: str = "exact-schedule"
 
     def solve(self, problem: Problem, run: SearchRun) -> Result:
-        """As Method.solve."""
+        """Solve as `Method.solve` does."""
         annealed = run.part(evaluations=int(self.evaluations * _ANNEALED_SHARE))
         annealed.initial_solutions = [self.baselines[0].solution]
         found = ScheduleAnnealing().solve(problem, annealed)

@@ -1,4 +1,4 @@
-"""Annealing for the least peak memory: moves aimed at the peak, transfers put in by evicting on demand."""
+"""Annealing for the least peak memory, with moves aimed at the peak, and transfers inserted by eviction on demand."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from placewright.search.run.result import Result, Solution, measure
 from placewright.search.run.search_run import SearchRun, settings_of
 from placewright.support.errors import InputError
 
-#: Of what is left then: with all sizes as they are, where the end is a proof of the very peak.
+#: Share of the budget left then that goes to a search with exact sizes, which proves the very peak.
 _EXACT_SHARE = 0.2
-#: Of the peak: what is smaller counts as nothing in the rest. A few such tensors tell apart millions of sets.
+#: In the rest, sizes below this share of the peak count as nothing. A few such tensors distinguish millions of sets.
 _LEAST_SHARE = 2**-16
-#: A set of so many ops is entered in milliseconds.
+#: The most ops for which sets of finished ops are processed in milliseconds.
 _MAX_OPS = 20_000
 
 
 def is_provable(problem: Problem) -> bool:
-    """Whether only the order decides, and memory is the objective."""
+    """True if only the order decides, and memory is the objective."""
     core = problem.core
     return core.num_devices == 1 and core.num_ops <= _MAX_OPS and problem.objective == "peak-memory"
 
 
 def proven(problem: Problem, result: Result, run: SearchRun) -> Result:
-    """The result or a better one, with a bound where the budget lasts to the end of the search.
+    """Return the result or a better one, with a bound if the budget lasts to the end of the search.
 
-    It looks, depth first, through sets of finished ops for an order whose peak is below the best so far (dynamic
-    programming as in Ahn et al., Ordering Chaos, MLSys 2020); docs/algorithms.md says what makes the sets few. One
-    evaluation is one set. run: of the method whose result it is.
+    The search goes depth first through sets of finished ops for an order whose peak is below the best so far (dynamic
+    programming as in Ahn et al., Ordering Chaos, MLSys 2020); docs/algorithms.md says why there are few such sets. One
+    evaluation is one set. run: of the method that found the result.
     """
     for share, least_share in ((_EXACT_SHARE, 0.0), (1.0, _LEAST_SHARE)):
         if run.evaluations_left == 0:
@@ -72,7 +72,7 @@ def _improved(problem: Problem, result: Result, search: _core.ExactOrder, reason
     )
 
 
-#: Of the budget, where a proof follows: what is found without it has come by then, in most cases.
+#: Share of the budget for annealing where a proof follows: most gains have come by then.
 _ANNEALED_SHARE = 0.5
 #: Devices and an order of all ops, both int32 [num scheduled ops].
 Start = tuple[NDArray[np.int32], NDArray[np.int32]]
@@ -84,14 +84,14 @@ class PeakSearch:
     contiguous runs and one-device orders.
 
     A tensor that must move leaves late, or when its device would exceed the best peak so far. Most moves take a tensor
-    that is alive near the peak and put its producer past the peak, its last reader before it, or either of them on
-    another device; what must stay before or after a moved op goes with it. Bytes held near the peak count a little, so
-    that plateaus have a slope. Where memory limits are not met, bytes over them come before any objective. On one
-    device only the order is searched, and a move costs what it changes, not what the graph is long; half of the budget
-    then goes to a proof that no order is better (`proven`). docs/algorithms.md has the argument.
+    that is alive near the peak and put its producer after the peak, its last reader before it, or either of them on
+    another device; ops that must stay before or after a moved op go with it. Bytes held near the peak count a little,
+    so that plateaus have a slope. Where memory limits are not met, bytes over them come before any objective. On one
+    device only the order is searched, and a move costs only what it changes, regardless of the length of the graph;
+    half of the budget then goes to a proof that no order is better (`proven`). docs/algorithms.md has the argument.
 
     first_temperature, last_temperature: relative to the peak; falls geometrically over the evaluations of the budget.
-    With more than 200,000 of them, or a time limit alone, it falls in rounds, each from the best so far and twice as
+    With more than 200,000 of them, or only a time limit, it falls in rounds, each from the best so far and twice as
     long as the one before.
     """
 
@@ -106,7 +106,7 @@ class PeakSearch:
             )
 
     def solve(self, problem: Problem, run: SearchRun) -> Result:
-        """As Method.solve."""
+        """Solve as `Method.solve` does."""
         proves = is_provable(problem)
         annealed = run.part(_ANNEALED_SHARE) if proves else run
         search = _core.PeakSearch(
@@ -125,8 +125,9 @@ class PeakSearch:
 
 
 def _starts(problem: Problem) -> Iterator[Start]:
-    """Every order on one device; with several devices the captured order on one of them, cut into runs, and every order
-    placed op by op where the peak stays least, or, where the objective is the step time, where an op finishes first."""
+    """Yield starts: on one device, every order. On several devices, the captured order on one of them or cut into runs,
+    and every order placed op by op where the peak stays least, or, if the objective is the step time, also where an op
+    finishes first."""
     core = problem.core
     captured = INPUT_ORDER.order(problem)
     yield _core.all_on(core, 0), captured

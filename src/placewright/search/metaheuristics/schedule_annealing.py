@@ -1,5 +1,5 @@
-"""Annealing of whole schedules: devices, order of ops and the moments at which tensors leave, for clusters of ops
-first, then for the ops themselves."""
+"""Annealing of whole schedules: devices, order of ops and times at which tensors are sent, first for clusters of ops,
+then for the ops themselves."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from placewright.support.errors import InputError
 
 #: Devices and an order of all ops, both int32 [num scheduled ops].
 Placed = tuple[NDArray[np.int32], NDArray[np.int32]]
-#: How many candidates of cluster-list are starts where none are given.
+#: The number of candidates of cluster-list that are starts if none are given.
 _NUM_CLUSTER_LISTS = 3
-#: With fewer there is no coarse problem.
+#: With fewer evaluations there is no coarse problem.
 _FEWEST_EVALUATIONS = 50
-#: Graphs of fewer ops are not made coarse.
+#: Graphs of fewer ops are not coarsened.
 _WORTH_CLUSTERING = 200
 
 
@@ -35,10 +35,10 @@ class ScheduleAnnealing:
     graph (Roy & Sussmann 1964) at the cost of what they change; docs/algorithms.md has the argument.
 
     The first two fifths of the budget go to coarse problems of clusters, each finer than the one before, where one move
-    reorders or places many ops. What is found there is a start for the ops themselves. With limits, bytes over them
-    never rise.
+    reorders or places many ops. Their results are starts for the ops themselves. With limits, bytes over them never
+    rise.
 
-    ops_per_cluster: how many ops are one op of each coarse problem on average. coarse_share: of the budget, for each.
+    ops_per_cluster: mean number of ops in one op of each coarse problem. coarse_share: share of the budget for each.
     first_temperature, fine_temperature, last_temperature: in mean times of an op; from the first, or for the ops of a
     problem that was coarse before from the second, to the last, falling geometrically over each part of the budget.
     move_weights: how often moves change devices, the order on a device, when a tensor is sent, and exchange two ops.
@@ -64,7 +64,7 @@ class ScheduleAnnealing:
             raise InputError(f"weights of moves must be at least 0 and not all 0, not {self.move_weights}")
 
     def solve(self, problem: Problem, run: SearchRun) -> Result:
-        """Anneal from the best of the run's initial solutions, or where it has none from earliest-task-first and
+        """Anneal from the best of the run's initial solutions, or if it has none, from earliest-task-first and
         cluster-list schedules."""
         starts = [_placed(solution) for solution in run.initial_solutions] or list(_list_schedules(problem))
         temperature = self.first_temperature
@@ -72,7 +72,7 @@ class ScheduleAnnealing:
             starts = self._solve_coarse(problem, run, starts)
             temperature = self.fine_temperature
         search = self._search(problem.core, starts, run.seed, temperature)
-        # Whatever ends the search, it has seen two starts of each coarse problem, with tensors sent late and early.
+        # However early the search ends, it has seen two starts per coarse problem, with tensors sent late and early.
         search.advance(run.evaluations_left, at_most=4 * max(1, len(self.ops_per_cluster)))
         reason = drive(run, search, self.name)
         run.work += search.work
@@ -80,10 +80,11 @@ class ScheduleAnnealing:
         return run.result(problem, self.name, solution, stopped_because=reason, configuration=settings_of(self))
 
     def _solve_coarse(self, problem: Problem, run: SearchRun, starts: list[Placed]) -> list[Placed]:
-        """The starts behind what the coarse problems add, the best first.
+        """Return the solutions of the coarse problems followed by the starts, the best first.
 
-        With memory limits the first coarse problem is solved as if there were none: a way around them from the best
-        without them often leads elsewhere than one within them. Where that exceeds a limit it is a start of its own.
+        With memory limits the first coarse problem is solved as if there were none: a way around the limits, starting
+        from the best solution without them, often leads elsewhere than a search within them. If that solution exceeds a
+        limit, it is a start of its own.
         """
         beyond_limits: list[Placed] = []
         for level, ops_per_cluster in enumerate(self.ops_per_cluster):
@@ -107,7 +108,7 @@ class ScheduleAnnealing:
             else:
                 found = [anneal([clusters.project(start)], level + 0.25) for start in beyond_limits]
                 found.append(anneal(placed, level + 1))
-            # As they are, and with their devices only, their ops ordered anew.
+            # Unchanged, and with their devices only and their ops ordered anew.
             anew = [(device_of, _core.dispatch_order(problem.core, device_of)) for device_of, _ in found]
             starts = [*found, *anew, *starts]
         return starts
@@ -132,7 +133,7 @@ class ScheduleAnnealing:
 
 
 class _Clusters:
-    """A coarse problem, `core`, and how its solutions are those of the fine one."""
+    """A coarse problem, `core`, with conversions of solutions between it and the fine problem."""
 
     def __init__(self, fine: _core.Problem, ops_per_cluster: int) -> None:
         self._fine = fine
@@ -145,19 +146,19 @@ class _Clusters:
         return _core.expand(self._fine, self.core, self._cluster_of, *found)
 
     def lists(self) -> Iterator[Placed]:
-        """By earliest task first and by bottom level."""
+        """Yield schedules by earliest task first and by bottom level."""
         for scope in scopes(self.core):
             yield scope.with_inputs(*_core.earliest_task_first(scope.core))
             yield scope.with_inputs(*_core.list_schedule(scope.core, _core.bottom_level_order(scope.core), False))
 
 
 def _limits_memory(problem: Problem) -> bool:
-    """Whether time is to be least within limits that some plan exceeds."""
+    """True if the time is to be minimized within limits that some plan exceeds."""
     return problem.objective == "step-time" and problem.core.needs_memory
 
 
 def _list_schedules(problem: Problem) -> Iterator[Placed]:
-    """By earliest task first and of clusters."""
+    """Yield schedules by earliest task first and of clusters."""
     for scope in scopes(problem.core):
         yield scope.with_inputs(*_core.earliest_task_first(scope.core))
     for candidate in islice(ClusterList().candidates(problem), _NUM_CLUSTER_LISTS):
@@ -174,8 +175,8 @@ def _solution(search: _core.ScheduleAnnealing) -> Solution:
 
 
 def _with_inputs_first(problem: Problem, found: Solution) -> Solution:
-    """The better of the solution and the same with the inputs at the beginning that another device waits for: moves
-    leave an input wherever it delays only what does not matter yet."""
+    """Return the better of the solution and a variant with inputs for other devices at the beginning: moves leave an
+    input late where that delays nothing that matters yet."""
     order = _core.with_remote_inputs_first(problem.core, found.device_of, found.order)
     if np.array_equal(order, found.order):
         return found

@@ -1,4 +1,4 @@
-"""Superstep annealing: for blocking transfers that cost nothing, ops move among the segments between barriers."""
+"""Superstep annealing for blocking transfers that cost nothing: ops move among the segments between barriers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SuperstepAnnealing:
     name: str = "superstep-annealing"
 
     def solve(self, problem: Problem, run: SearchRun) -> Result:
-        """As Method.solve."""
+        """Solve as `Method.solve` does."""
         if not _core.has_free_barriers(problem.core):
             return SegmentFill(name=self.name).solve(problem, run)
         search = _core.SuperstepAnnealing(problem=problem.core, seed=run.seed, evaluations=run.budget.evaluations)

@@ -1,1 +1,1 @@
-"""One run of a search: what it may spend, how it is driven, what it returns."""
+"""One run of a search: its budget, how it is driven, and its result."""

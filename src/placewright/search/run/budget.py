@@ -1,4 +1,4 @@
-"""What a search may spend, and what it reports while it does."""
+"""The budget of a search, and its progress reports."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Protocol
 from placewright.support.errors import InputError
 from placewright.support.quantities import QUANTITY_LIMIT
 
-#: Evaluations of a budget that time alone ends.
+#: The evaluations of a budget that only time limits.
 UNLIMITED = QUANTITY_LIMIT - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What a run of a search may spend.
+    """The budget of a run of a search.
 
     Parameters
     ----------
     evaluations
-        At most this many, the reproducible limit.
+        The most evaluations, the reproducible limit.
     seconds
         Limit of wall-clock time; None for none.
 
@@ -41,14 +41,15 @@ class Budget:
 
 
 def key_search_evaluations(num_keys: int) -> int:
-    """5,000 evaluations, fewer for chromosomes of more than 8,000 keys (1,500 ops on two devices), so that a search
-    takes about a second and stays reproducible. The exponent is above 1 because large problems leave the caches."""
+    """Return 5,000 evaluations, fewer for chromosomes of more than 8,000 keys (1,500 ops on two devices), so that a
+    search takes about a second and stays reproducible. The exponent is above 1 because large problems exceed the
+    caches."""
     return max(20, min(5000, int(5000 * (8000 / num_keys) ** 1.5)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What a running method reports now and then. best: the objective of the best solution so far, in ns or bytes."""
+    """A progress report of a running method. best: the objective of the best solution so far, in ns or bytes."""
 
     method: str
     evaluations: int
@@ -61,5 +62,5 @@ class OnProgress(Protocol):
     def __call__(self, progress: Progress, /) -> None: ...
 
 
-#: Asked between batches; True ends the search early with what it has. The command line sets it on Ctrl-C.
+#: Called between batches; True ends the search early with its best so far. The command line sets it on Ctrl-C.
 Interrupted = Callable[[], bool]

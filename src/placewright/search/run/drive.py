@@ -1,4 +1,5 @@
-"""How a search of the core is driven, some evaluations at a time, so that limits and Ctrl-C are heeded."""
+"""Driver of the core's searches: advances a search by a few evaluations at a time, so that limits and Ctrl-C take
+effect."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ from placewright.search.run.budget import UNLIMITED
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
-#: With more than such a share of the time left the speed so far says little.
+#: While more than this share of the time is left, the speed so far says little.
 _TOO_EARLY_TO_TELL = 0.75
 
 
 class Pausable(Protocol):
-    """A search that goes on from where it was; where it pauses does not change where it leads."""
+    """A search that can be continued; its pauses do not change its course."""
 
     @property
     def evaluations(self) -> int: ...
@@ -33,7 +34,7 @@ class Pausable(Protocol):
     def best_bytes_over_limit(self) -> int: ...
 
     def advance(self, evaluations: int, *, at_most: int) -> None:
-        """Until `evaluations` in all are spent, and at most `at_most` now."""
+        """Continue until `evaluations` in all are spent, but spend at most `at_most` now."""
         ...
 
 
@@ -45,14 +46,15 @@ def drive(
     first_batch: int = 1,
     is_exhausted: Callable[[], bool] = lambda: False,
 ) -> StopReason:
-    """Advance a search until the run's budget is spent or the run is interrupted; why it ended.
+    """Advance a search until the run's budget is spent or the run is interrupted; return why it ended.
 
-    With a time limit the search is told as many evaluations as it will reach at its speed so far, and does no more of
-    them at a time; a number of evaluations that it may well reach is what it is told, as if there were no limit. Where
-    the run has a bound, a best that meets it ends the search soon: it is looked for after numbers of evaluations that
-    no clock decides, and the result stays reproducible.
+    With a time limit the search gets as its total the evaluations that it will reach at its speed so far, and does no
+    more than that at a time; if it may well reach the budget of evaluations, it gets that, as if there were no time
+    limit. If the run has a bound, a solution that meets it ends the search soon: it is checked after numbers of
+    evaluations that no clock decides, so the result stays reproducible.
 
-    method: whose progress is reported. is_exhausted: whether the search has nothing left to do; then it is "complete".
+    method: the name in progress reports. is_exhausted: True if the search has nothing left to do; then it is
+    "complete".
     """
     enough, counted, batch = max(1, run.evaluations_left), 0, first_batch
     next_check = _next_check(run, search.evaluations)
@@ -82,20 +84,20 @@ def drive(
 
 
 def _next_check(run: SearchRun, evaluations: int) -> int:
-    """After how many evaluations the best is compared with the bound again: at most an eighth is spent in vain."""
+    """Return the number of evaluations after which the best is compared with the bound again: at most an eighth is
+    wasted."""
     return UNLIMITED if run.bound is None else evaluations + max(1, evaluations // 8)
 
 
 def _expected_evaluations(evaluations: int, seconds: float, seconds_left: float | None) -> int:
-    """How many there will be at the end, after so many in so many seconds."""
+    """Estimate the total number of evaluations at the end, after so many in so many seconds."""
     if seconds_left is None or evaluations == 0:
         return UNLIMITED
     return evaluations + int(evaluations / max(seconds, 1e-6) * max(0.0, seconds_left))
 
 
 def _may_reach(enough: int, expected: int, seconds: float, seconds_left: float | None) -> bool:
-    """Whether so many evaluations are a number at all, and as many as can be hoped for: what a search begins with takes
-    longer than what follows."""
+    """True if `enough` is a real limit that can be hoped for: the beginning of a search takes longer than the rest."""
     if seconds_left is None or enough >= UNLIMITED // 100:
         return False
     share_left = max(0.0, seconds_left) / max(seconds + seconds_left, 1e-6)
@@ -103,7 +105,7 @@ def _may_reach(enough: int, expected: int, seconds: float, seconds_left: float |
 
 
 def key_distributions(problem: Problem, proposal: Proposal | None, decoder: DecoderName) -> dict[str, Any]:
-    """The arguments of a core search that say how keys are drawn: uniformly without a proposal.
+    """Return the arguments of a core search that determine how keys are drawn: uniformly without a proposal.
 
     Raises InputError when the proposal is for another number of keys.
     """
@@ -116,5 +118,5 @@ def key_distributions(problem: Problem, proposal: Proposal | None, decoder: Deco
 
 
 def _next_batch(batch: int, seconds: float) -> int:
-    """Evaluations to run before looking up again: about 20 ms of work."""
+    """Return the evaluations of the next batch: about 20 ms of work."""
     return max(1, min(4 * batch, int(batch * 0.02 / max(seconds, 1e-6))))

@@ -1,4 +1,4 @@
-"""The seam where methods plug in."""
+"""The interface of methods."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class Search(Protocol):
     """Anything that solves a problem. The same problem, seed and evaluations give the same solution, bit for bit."""
 
     def solve(self, problem: Problem, run: SearchRun) -> Result:
-        """The best solution found within the run's budget; always one, feasible or not.
+        """Return the best solution found within the run's budget; always one, feasible or not.
 
         Parameters
         ----------
         problem
-            What to solve.
+            The problem to solve.
         run
-            What may be spent, the seed, where to begin; to be asked `reason_to_stop` now and then.
+            The budget, the seed, and initial solutions; `reason_to_stop` must be called now and then.
 
         Returns
         -------
@@ -31,7 +31,7 @@ class Search(Protocol):
 
 
 class Method(Search, Protocol):
-    """A search with a name that users give."""
+    """A search with a name for users."""
 
     @property
     def name(self) -> str: ...

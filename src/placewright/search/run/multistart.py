@@ -1,4 +1,4 @@
-"""One search several times, each from a seed and in a thread of its own: the best of them is the result."""
+"""Multistart: one search runs several times, each from its own seed and in its own thread; the best result counts."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from placewright.search.run.search_run import SearchRun
 
 
 def multistart(search: Search, problem: Problem, run: SearchRun, threads: int) -> Result:
-    """The best of as many searches as there are threads, with the evaluations of all. The first has the run's own seed,
-    so the result is seldom worse than without the others. When one ends before it is told to, because nothing is left
-    to find, the others end too."""
+    """Run as many searches as there are threads; return the best result with the evaluations of all. The first has the
+    run's own seed, so the result is seldom worse than without the others. When one ends by itself, because nothing is
+    left to find, the others end too."""
     if threads == 1:
         return search.solve(problem, run)
     seeds = [run.seed, *(int(s) for s in np.random.SeedSequence(run.seed).generate_state(threads - 1, np.uint64))]
@@ -39,7 +39,7 @@ def multistart(search: Search, problem: Problem, run: SearchRun, threads: int) -
         except BaseException:
             nothing_left.set()
             raise
-    # Of equals the one that ended by itself, if one did: then the others were interrupted.
+    # Among equals, the one that ended by itself, if one did: then the others were interrupted.
     best = min(results, key=lambda r: (r.metrics.fitness(problem.objective), r.stopped_because == "interrupted"))
     return replace(
         best,

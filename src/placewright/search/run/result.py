@@ -1,4 +1,4 @@
-"""What a method returns: the solution and the evidence for it."""
+"""The result of a method: the solution and the evidence for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from placewright.support.quantities import counted, format_bytes, format_time_ns
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Solution:
-    """A whole decision, in the indices of `problem.lowered`.
+    """A complete solution, in the indices of `problem.lowered`.
 
     device_of: int32 [num scheduled ops]. order: int32 [num steps, 2]; a row is (op, -1) or (tensor, destination).
     """
@@ -32,7 +32,7 @@ class Solution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracePoint:
-    """The best so far: after how many evaluations and seconds, its objective and bytes over the limit."""
+    """The best so far at one time: evaluations and seconds, its objective and bytes over the limit."""
 
     evaluations: int
     seconds: float
@@ -42,10 +42,12 @@ class TracePoint:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Result:
-    """solution with its metrics under the problem's own simulation; found_by names the part of the method that found
-    it; stopped_because as in Plan.
-    baselines: the results of methods that ran inside this one, which it is no worse than.
-    proven_bound: a lower bound of the objective that the method itself proved; None where it proved none."""
+    """A solution with its metrics under the problem's own simulation.
+
+    found_by: the part of the method that found it. stopped_because: as in Plan. baselines: the results of methods that
+    ran inside this one, which it is no worse than. proven_bound: a lower bound on the objective that the method itself
+    proved; None if it proved none.
+    """
 
     method: str
     solution: Solution
@@ -68,12 +70,12 @@ class Result:
 
 
 def fitness_in(problem: Problem) -> Callable[[Result], tuple[int, int, int]]:
-    """Sorts results of that problem, the best first."""
+    """Return a key that sorts results of that problem, the best first."""
     return lambda result: result.metrics.fitness(problem.objective)
 
 
 def measure(problem: Problem, solution: Solution) -> Metrics:
-    """Simulate a solution whole and collect what it costs."""
+    """Simulate a whole solution and collect its costs."""
     outcome = problem.core.simulate(solution.device_of, solution.order)
     lowered = problem.lowered
     own_time = problem.time_ns[lowered.graph_op, solution.device_of]

@@ -1,4 +1,4 @@
-"""One run of a search: what it may spend, what it has found, and whom it tells."""
+"""One run of a search: its budget, its best solution so far, and its reports."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 MAX_THREADS = 1024
-#: A part of a run whose time is over still gets so many seconds.
+#: The least seconds of a part of a run, even if its time is over.
 _LEAST_SECONDS = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incumbent:
-    """The best solution offered so far, what it costs, and the part of the method that found it."""
+    """The best solution offered so far, its costs, and the part of the method that found it."""
 
     solution: Solution
     metrics: Metrics
@@ -33,7 +33,7 @@ class Incumbent:
 
 
 class SearchRun:
-    """Budget, clock, seed, best so far and reports of one run, which a method gets with the problem and asks.
+    """Budget, clock, seed, best so far and reports of one run, which a method gets with the problem and consults.
 
     A run can be given to one method only: its clock starts when it is made. A method that runs others gives each a part
     of it; what a part spends and finds counts for the whole.
@@ -41,32 +41,33 @@ class SearchRun:
     Parameters
     ----------
     budget
-        What may be spent.
+        The budget of the run.
     seed
-        Decides all that is drawn.
+        Seed of all random choices.
     threads
-        How many the method may use. With a budget of evaluations the result does not depend on it.
+        Number of threads that the method may use. With a budget of evaluations the result does not depend on it.
     initial_solutions
-        Where the search may begin, for methods that begin anywhere.
+        Solutions to begin with, for methods that can begin anywhere.
     guide
         The distributions from which keys are drawn, for methods that draw keys.
     bound
-        No solution within limits has a lower objective, in ns or bytes; a search that meets it may end.
+        A lower bound on the objective of solutions within limits, in ns or bytes; a search that meets it may end.
     on_progress
         Called now and then with the best so far, by one thread at a time.
     interrupted
-        Asked now and then; True ends the search with what it has.
+        Called now and then; True ends the search with its best so far.
 
     Attributes
     ----------
     evaluations
-        Spent so far, those of parts included.
+        Evaluations spent so far, those of parts included.
     work
-        What they changed, in units of the core; 0 where the method counts none. That of parts is their own.
+        Amount of changes made by evaluations, in units of the core; 0 if the method counts none. That of parts is not
+        included.
     trace
-        A point wherever the best so far changed.
+        A point for every change of the best so far.
     incumbent
-        The best solution that was offered; None where none was.
+        The best solution that was offered; None if there was none.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class SearchRun:
 
     @property
     def seconds(self) -> float:
-        """Since the run was made."""
+        """The seconds since the run was made."""
         return time.perf_counter() - self._began
 
     @property
@@ -106,25 +107,25 @@ class SearchRun:
 
     @property
     def seconds_left(self) -> float | None:
-        """None where there is no time limit; below 0 when it is over."""
+        """The seconds left; None without a time limit, negative when it is over."""
         return None if self.budget.seconds is None else self.budget.seconds - self.seconds
 
     @property
     def last_tenth(self) -> int:
-        """After how many evaluations the last tenth of the budget begins."""
+        """The number of evaluations after which the last tenth of the budget begins."""
         return self.budget.evaluations - self.budget.evaluations // 10
 
     def gained_lately(self) -> bool:
-        """Whether the best so far changed in the last tenth of the evaluations; `drive` reports where it begins."""
+        """True if the best so far changed in the last tenth of the evaluations; `drive` reports where it begins."""
         return self.trace != [] and self.trace[-1].evaluations > self.last_tenth
 
     def is_interrupted(self) -> bool:
-        """Whether the user, or the run that this is a part of, wants it to end."""
+        """True if the user, or the run that this is a part of, wants it to end."""
         asked = self._interrupted is not None and self._interrupted()
         return asked or (self._whole is not None and self._whole.is_interrupted())
 
     def reason_to_stop(self) -> StopReason | None:
-        """The limit that is reached, or "interrupted"; None while the search may go on."""
+        """Return the limit that is reached, or "interrupted"; None while the search may go on."""
         if self.evaluations_left == 0:
             return "evaluations"
         if self.budget.seconds is not None and self.seconds >= self.budget.seconds:
@@ -132,7 +133,7 @@ class SearchRun:
         return "interrupted" if self.is_interrupted() else None
 
     def is_optimal(self, best: int, bytes_over_limit: int) -> bool:
-        """Whether a solution of that objective is within limits and meets the bound."""
+        """True if a solution of that objective is within limits and meets the bound."""
         return status_of(best, bytes_over_limit, self.bound) == "optimal"
 
     def part(
@@ -147,10 +148,10 @@ class SearchRun:
         guide: Proposal | None = None,
         interrupted: Interrupted | None = None,
     ) -> SearchRun:
-        """A run that may spend a share of what is left of this one, of evaluations and of time.
+        """Return a run that may spend a share of what is left of this one, of evaluations and of time.
 
-        evaluations, seconds: in place of the share, no more than what is left. The other arguments are the part's own;
-        seed and threads are this run's where none are given.
+        evaluations, seconds: instead of the share, no more than what is left. The other arguments are the part's own;
+        seed and threads default to this run's.
         """
         # A float may round up beyond what is left.
         left = self.evaluations_left if share == 1 else min(self.evaluations_left, int(self.evaluations_left * share))
@@ -173,8 +174,8 @@ class SearchRun:
         return part
 
     def part_until(self, share: float) -> SearchRun:
-        """A run on another problem, one that stands for this run's: it may spend what is left until a share of this
-        run's whole budget is spent. What it spends counts for this run, what it finds does not."""
+        """Return a run on another problem that represents this run's: it may spend what is left until a share of this
+        run's whole budget is spent. Its evaluations count for this run, its solutions do not."""
         until, limit = max(1, int(self.budget.evaluations * share)), self.budget.seconds
         part = self.part(
             evaluations=max(1, until - self.evaluations),
@@ -184,7 +185,7 @@ class SearchRun:
         return part
 
     def spend(self, evaluations: int) -> None:
-        """Counts evaluations that found nothing to report."""
+        """Count evaluations that found nothing to report."""
         with self._lock:
             run: SearchRun | None = self
             while run is not None:
@@ -192,8 +193,8 @@ class SearchRun:
                 run = run._whole
 
     def report(self, method: str, best: int, bytes_over_limit: int, *, evaluations: int = 0) -> None:
-        """Counts evaluations and tells what the best of the search is now: its objective, in ns or bytes, and its bytes
-        over the limits."""
+        """Count evaluations and report the search's present best: its objective, in ns or bytes, and its bytes over the
+        limits."""
         with self._lock:
             self.spend(evaluations)
             run = self
@@ -225,8 +226,8 @@ class SearchRun:
     def offer(
         self, problem: Problem, solution: Solution, method: str, *, found_by: str | None = None, evaluations: int = 1
     ) -> Metrics:
-        """Simulates a solution, counts that as so many evaluations, and keeps it where it is better than those offered
-        before. found_by: the part of the method, where it is not the method itself."""
+        """Simulate a solution, count it as so many evaluations, and keep it if it is better than those offered before.
+        found_by: the part of the method, if it is not the method itself."""
         metrics = measure(problem, solution)
         fitness = metrics.fitness(problem.objective)
         if self.incumbent is None or fitness < self.incumbent.metrics.fitness(problem.objective):
@@ -246,7 +247,7 @@ class SearchRun:
         proven_bound: int | None = None,
         baselines: tuple[Result, ...] = (),
     ) -> Result:
-        """What the method returns: a solution, or the best that was offered, with what was spent.
+        """Build the method's result: a solution, or the best that was offered, with what was spent.
 
         configuration: JSON values; those of a frozen configuration come from `settings_of`.
         """
@@ -272,7 +273,7 @@ class SearchRun:
 
 
 def settings_of(method: DataclassInstance) -> dict[str, Any]:
-    """The fields of a frozen configuration as JSON values; its name, which decides nothing, is left out."""
+    """Return the fields of a frozen configuration as JSON values, without its name, which decides nothing."""
     return {name: _as_json(value) for name, value in asdict(method).items() if name != "name"}
 
 
