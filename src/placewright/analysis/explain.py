@@ -30,7 +30,6 @@ class BufferGroup:
         Number of buffers.
     size_bytes
         The sum of their sizes.
-        Their sum.
     """
 
     module: str

@@ -101,7 +101,7 @@ def options(
         typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """What holds for all commands."""
+    """Options of all commands."""
 
 
 app.command("plan")(planning.plan)

@@ -44,7 +44,7 @@ def explain(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Why a plan or a memory map costs what it costs."""
+    """Explain why a plan or a memory map costs what it costs."""
     from placewright.analysis.explain import explain as explain_plan
     from placewright.api.questions import why_there
     from placewright.plans.file import read_plan
@@ -162,7 +162,7 @@ def inspect(
     measured: Measured = None,
     as_json: Json = False,
 ) -> int:
-    """What a graph holds, what it costs, and where it fits."""
+    """Show what a graph holds, what it costs, and where it fits."""
     import placewright
     from placewright.terminal.inspect_tables import inspect_tables
 

@@ -17,7 +17,7 @@ def names() -> list[str]:
 
 
 def path_of(name: str) -> Path:
-    """Where the example's graph file lies. Raises InputError listing the known ones and suggesting the nearest."""
+    """The path of an example's graph file. Raises InputError listing the known ones and suggesting the nearest."""
     known = names()
     if name in known:
         return _FOLDER / f"{name}{_SUFFIX}"

@@ -44,7 +44,7 @@ class Policy(Protocol):
 
     @property
     def title(self) -> str:
-        """Its name and a digest of everything that determines its guides, since two trainings may use one name."""
+        """The policy's name and a digest of all that determines its guides, since two trainings may use one name."""
         ...
 
     def check(self, problem: Problem) -> None:

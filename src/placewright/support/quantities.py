@@ -124,7 +124,7 @@ def format_time_ns(time_ns: int) -> str:
 
 
 def round_marks(low: int, high: int, most: int, *, kind: Literal["bytes", "time"]) -> list[tuple[float, str]]:
-    """At most so many round values from low to high, for an axis, in one unit: 17 GiB, 17.5 GiB and so on."""
+    """Round values from low to high for an axis, `most` at the most, in one unit: 17 GiB, 17.5 GiB and so on."""
     ladder = _BYTES_LADDER if kind == "bytes" else _TIME_LADDER
     unit, name = next(((unit, name) for unit, name in reversed(ladder) if unit <= high), ladder[0])
     power = 10.0 ** math.floor(math.log10(max(high - low, 1) / unit / most))
@@ -176,7 +176,7 @@ def _three_digits(value: Fraction) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """At most `width` characters: the middle is left out, since names of layers differ at both ends."""
+    """The text in at most `width` characters, without its middle, since names of layers differ at both ends."""
     text = printable(text)
     if len(text) <= width:
         return text
@@ -210,7 +210,7 @@ def signed_percent(ratio: float, decimals: int = 1) -> str:
 
 
 def change(value: int, reference: int) -> str:
-    """How far `value` is from `reference`: "+12.3%", "-4.0%", "0.0%" for less than that, or "same"."""
+    """The change from `reference` to `value`: "+12.3%", "-4.0%", "0.0%" for less than that, or "same"."""
     if value == reference:
         return "same"
     if reference == 0:
@@ -220,7 +220,6 @@ def change(value: int, reference: int) -> str:
 
 
 def proven_change(least: int, reference: int) -> str:
-    """How much more than `reference` it is at least; "none" where that is nothing or less, which tells nobody
-    anything."""
+    """The least by which something exceeds `reference`; "none" where that is nothing, which informs nobody."""
     text = change(least, reference)
     return text if least > reference and text != "0.0%" else "none"
