@@ -8,7 +8,8 @@ namespace placewright {
 namespace {
 
 constexpr int64_t kNever = Delays::kNever;
-// Joins and forks with few other open paths prove most: those with no more than at any of so many ops before and after.
+// Joins and forks with few other open paths prove most: those with no more than any of the kBeside ops before and
+// after.
 constexpr size_t kBeside = 6;
 constexpr size_t kMostAncestors = 64, kMostOfNarrow = 320;
 constexpr int kNearForks = 4;        // the nearest forks, tried however many paths are open

@@ -14,8 +14,8 @@ namespace {
 constexpr int kPriceBits = 40;     // prices are whole multiples of 2^-40 ns per byte,
 constexpr int kMostTimeBits = 10;  // and flows of 2^-10 ns, or of more where times are long
 constexpr double kMemory = 0.6;    // weight of the previous direction in a step's direction
-// A step aims at a value this much above the best, relative to it. The aim halves after so many steps without a better
-// value.
+// A step aims at a value this much above the best, relative to it. The aim halves after kPatience steps without a
+// better value.
 constexpr double kFirstAim = 0.3, kLeastAim = 0.0003;
 constexpr int kPatience = 8;
 

@@ -15,8 +15,8 @@ namespace {
 enum Draw : uint64_t { kAccept, kKind, kWhere, kOp, kSize, kTarget, kDirection };  // OpCluster draws from 100 on
 
 constexpr int32_t kLargestCluster = 64;  // ops that change their device together, not counting their groups
-// Weight of the mean finish of all ops beside the step time: many moves leave the step time unchanged, and an early
-// finish of other ops makes room for moves that reduce it.
+// Weight of the mean finish of all ops in the energy, next to the step time: many moves leave the step time unchanged,
+// and an early finish of other ops makes room for moves that reduce it.
 constexpr double kMeanFinishWeight = 2.0;
 constexpr double kCriticalShare = 0.95;  // of the moves start from an op that delays the step
 constexpr int32_t kMaxUnchecked = 64;    // moves accepted by time between two checks of the limits

@@ -113,7 +113,7 @@ class Prefetching {
     int64_t fetched_ = 0;
 };
 
-// Returns whether a tensor fits into a level beside what is counted there; if so, counts it.
+// Returns whether a tensor fits into a level in addition to what is counted there; if so, counts it.
 bool take(const LevelProblem& p, size_t tensor, size_t level, LevelScratch& scratch) {
     const int64_t size = p.size[tensor], room = p.capacity[level] - scratch.weights[level] - size;
     if (p.is_weight[tensor]) {

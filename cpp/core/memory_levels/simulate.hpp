@@ -24,8 +24,9 @@ struct LevelOutcome {
     int64_t moved_bytes = 0;  // by the rectifier; 0 exactly if the map fits as it is
 };
 
-// Goes through the tensors in order and moves each that does not fit beside those before it to the next slower level,
-// until it fits. Returns the bytes of the tensors moved. The scratch then holds in_use, weights and peaks of the map.
+// Goes through the tensors in order and moves each that does not fit in addition to those before it to the next slower
+// level, until it fits. Returns the bytes of the tensors moved. The scratch then holds in_use, weights and peaks of the
+// map.
 int64_t rectify(const LevelProblem& problem, std::span<Level> levels, LevelScratch& scratch);
 
 // Counts a map as it is, whether or not it fits, into the scratch.

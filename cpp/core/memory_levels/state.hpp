@@ -22,7 +22,7 @@ class LevelState {
     Level level_of(int32_t tensor) const { return levels_[size_t(tensor)]; }
     std::span<const int32_t> members(int32_t level) const { return members_[size_t(level)]; }
 
-    // Returns whether a tensor that is elsewhere fits into a level beside what is there.
+    // Returns whether a tensor that is elsewhere fits into a level in addition to what is there.
     bool fits(int32_t tensor, int32_t level);
     // Returns the op during which a level has the least room, of those that hold a tensor that is elsewhere.
     int32_t fullest_op(int32_t tensor, int32_t level) const;

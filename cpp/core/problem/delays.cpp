@@ -43,7 +43,7 @@ Delays::Delays(const Problem& p) {
             const int32_t other = p.producer[tensor];
             row.emplace_back(other, together(other) ? kNever : least_transfer_ns(links, p.transfer_bytes[tensor]));
         }
-        // In mode "order" a control dependency causes no delay across devices; one that is a tensor is among the
+        // In mode "order" a control dependency causes no delay across devices; one given as a tensor is among the
         // inputs.
         for (int32_t other : p.predecessors[op]) {
             if (together(other))

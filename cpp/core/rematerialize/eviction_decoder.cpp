@@ -131,7 +131,7 @@ void EvictionDecoder::make_room(int64_t bytes) {
 }
 
 double EvictionDecoder::score(int32_t storage) {
-    if (!is_read_later(storage)) return 0;  // kept in vain
+    if (!is_read_later(storage)) return 0;  // nothing reads it any more
     const int32_t next = ops_.readers[storage][next_reader_[storage]];
     const int64_t make = time_to_make(storage, next);
     if (make >= kNever) return INFINITY;

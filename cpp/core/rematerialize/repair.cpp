@@ -12,7 +12,7 @@ namespace {
 
 constexpr int32_t kMostTakenOut = 12;  // later runs removed at once
 constexpr int32_t kLongestChain = 64;  // ops that run again to make one storage
-constexpr uint32_t kRetimed = 3;       // one in so many changes retimes the moves
+constexpr uint32_t kRetimed = 3;       // one in this many changes retimes the moves
 constexpr int32_t kFarthest = 40;      // places by which a run is moved at most
 constexpr int32_t kInVain = 40;        // rounds without less excess after which a repair fails
 constexpr int32_t kMostPutIn = 400;    // chains inserted in one repair

@@ -105,7 +105,7 @@ int64_t RunsJudge::look(const OpRuns& runs) {
     for (int32_t piece : read_) ++readers_begin_[piece + 1];
     for (size_t piece = 0; piece < pieces_.size(); ++piece) readers_begin_[piece + 1] += readers_begin_[piece];
     readers_.resize(read_.size());
-    std::vector<int32_t>& next = num_readers_;  // counted anew by whoever needs it
+    std::vector<int32_t>& next = num_readers_;  // reused here: those who need the counts compute them anew
     next.assign(readers_begin_.begin(), readers_begin_.end() - 1);
     for (size_t at = 0; at < runs.size(); ++at)
         for (int32_t each = read_begin_[at]; each < read_begin_[at + 1]; ++each)

@@ -17,7 +17,7 @@ constexpr double kFirstTemperature = 0.002, kLastTemperature = 0.00002;  // rela
 constexpr double kPatience = 1.05;  // runs that take this many times the current ones are abandoned
 constexpr double kMostTimes = 20;   // so are those that take this many times all ops run once
 constexpr double kNoise = 0.7;
-constexpr uint32_t kWaiting = 4;  // one in so many changes lets ops wait for moves
+constexpr uint32_t kWaiting = 4;  // one in this many changes lets ops wait for moves
 
 }  // namespace
 

@@ -21,7 +21,7 @@ void signal(const Problem& p, std::span<const int32_t> device_of, SimulationScra
 }
 
 // Launches an op on its host thread. Hosts launch steps in the given order and never wait. Returns the time from which
-// the op may start; 0 if nobody launches it.
+// the op may start; 0 if it is not launched.
 int64_t launched_op(const Problem& p, SimulationScratch& s, int32_t op, int32_t device) {
     if (p.host_of[device] < 0) return 0;
     const Launch& launch = p.launch(op, device);
