@@ -63,7 +63,7 @@ class AncestorWalk {
 
     const Delays& delays_;
     int32_t op_ = -1;
-    std::vector<int32_t> met_by_;  // [op] the op whose walk has met it
+    std::vector<int32_t> met_by_;  // [op] the last op whose walk met it
     std::vector<int64_t> rest_, apart_;
     std::vector<int32_t> heap_;
 };

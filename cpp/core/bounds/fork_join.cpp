@@ -127,7 +127,8 @@ void ForkJoin::find_between(size_t fork) {
     }
 }
 
-// Returns the longest time that any set needs, over the sets of all ops whose two delays reach given thresholds.
+// Returns the longest time that any set of ops needs, among the sets of all ops whose two delays reach given
+// thresholds.
 int64_t ForkJoin::least_time() {
     std::ranges::sort(between_, std::greater{}, &Between::apart_from_fork);
     ends_.clear();

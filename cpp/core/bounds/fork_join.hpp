@@ -9,9 +9,10 @@
 
 namespace placewright {
 
-// Ops between a fork u and a join v that are not on the device of u start later by a transfer on their way from u, and
-// those not on the device of v end earlier by a transfer on their way to v. So in the L ns between the end of u and the
-// start of v, either one device does all the work, or each device works at most L less these delays.
+// Bounds how early joins of paths can start. Ops between a fork u and a join v that are not on the device of u start
+// later by a transfer on their way from u, and those not on the device of v end earlier by a transfer on their way to
+// v. So in the L ns between the end of u and the start of v, either one device does all the work, or each device works
+// at most L less these delays.
 class ForkJoin {
   public:
     // budget: dependencies that may be looked at, for all joins together. Keeps the references.

@@ -43,9 +43,9 @@ class HeadSearch {
 
     int64_t finish(int32_t op) const { return head_[op] + durations_.time_ns[op]; }
 
-    // The ancestors that start at R or later do all their work between R and the start of op, over all devices. Takes
-    // them by descending head and stops at an ancestor through which all others lead, because its own head accounts for
-    // those.
+    // Bounds the start of op by shared work: the ancestors that start at R or later do all their work between R and the
+    // start of op, over all devices. Takes them by descending head and stops at an ancestor through which all others
+    // lead, because its own head accounts for those.
     int64_t after_shared_work(int32_t op) {
         int64_t earliest = 0, work = 0;
         by_head_.clear();
@@ -77,8 +77,8 @@ class HeadSearch {
         int64_t time;
     };
 
-    // If op starts at T, every ancestor whose result would arrive after T from another device runs on op's own device.
-    // These run one after another, so T is no less than their end.
+    // Bounds the start of op by ancestors that run one after another. If op starts at T, every ancestor whose result
+    // would arrive after T from another device runs on op's own device, so T is no less than the end of their sequence.
     int64_t after_sequence_or_transfer(int32_t op) {
         find_late_ancestors(op);
         std::ranges::sort(late_, [](const Ancestor& a, const Ancestor& b) { return a.arrival > b.arrival; });

@@ -12,8 +12,8 @@ struct LiveMemoryBound {
 };
 
 // Returns the most, over ops v, of the least memory that can be in use when v starts: a minimum cut for each v tried,
-// the most promising first, until none is left or about `budget` arcs have been looked at. In the first case sets of
-// ops are tried too. Each resident counts once.
+// the most promising first, until none is left or about `budget` arcs have been looked at. If none is left, sets of ops
+// are tried, too. Each resident counts once.
 LiveMemoryBound live_memory_bound(const Problem& problem, int64_t budget);
 
 }  // namespace placewright

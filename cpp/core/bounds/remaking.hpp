@@ -22,9 +22,9 @@ struct Remaking {
     std::vector<int64_t> time_ns;   // [run]
 };
 
-// Returns a lower bound on the time of any set of runs that keeps within the room at every moment. prices: first prices
-// in ns per byte. Any prices z prove the most that can flow from nodes (z * bytes) along ways (at most z * bytes of
-// what is read) to runs (time), less z * room. Takes at most `steps` subgradient steps.
+// Returns a lower bound on the time of any set of runs that keeps within the room at every moment. prices: the first
+// prices, in ns per byte. Any prices z prove the most that can flow from nodes (z * bytes) along ways (at most z *
+// bytes of what is read) to runs (time), less z * room. Takes at most `steps` subgradient steps.
 int64_t remaking_bound(const Remaking& remaking, std::vector<double> prices, int32_t steps, int64_t budget);
 
 }  // namespace placewright

@@ -10,7 +10,7 @@
 
 namespace placewright {
 
-// Has one edge for each pair of clusters with a dependency, however many dependencies there are.
+// A graph with one edge for each pair of clusters with a dependency, however many dependencies there are.
 struct Quotient {
     std::vector<int32_t> begin{0};
     std::vector<std::pair<int64_t, int32_t>> edges;  // (bytes, successor)

@@ -15,8 +15,8 @@ namespace placewright {
 // look-ahead.)
 //
 // Memory is counted in the order of the steps. In the blocking model that is exact, so peaks are those of the
-// simulation. In the overlapped model, where transfers start as early as their link allows, it is an estimate for these
-// choices, and the order needs a simulation.
+// simulation. In the overlapped model, where transfers start as early as their link allows, it is an estimate that only
+// guides these choices, and the order needs a simulation.
 //
 // O((ops + edges) log tensors); allocates nothing after construction.
 class Eviction {

@@ -53,7 +53,7 @@ class PartialSchedule;
 void list_schedule(const Problem& problem, std::span<const int32_t> order, DeviceChoice choice,
                    PartialSchedule& schedule);
 
-// The choice that suits the objective.
+// Returns the choice that suits the objective.
 inline DeviceChoice choice_for(const Problem& problem) {
     return problem.minimize_memory ? DeviceChoice::least_peak : DeviceChoice::earliest_finish;
 }

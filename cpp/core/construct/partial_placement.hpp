@@ -26,7 +26,7 @@ class PartialPlacement {
         return device < 0 ? problem_.allowed[op] & problem_.everywhere() : uint64_t{1} << device;
     }
 
-    // -1 while the op is not placed.
+    // Returns -1 while the op is not placed.
     int32_t device_of(int32_t op) const { return device_of_[op]; }
     int32_t home(int32_t tensor) const { return device_of_[problem_.producer[tensor]]; }
     bool is_on(int32_t tensor, int32_t device) const { return present_[tensor] >> device & 1; }

@@ -101,7 +101,7 @@ class SegmentFill {
     std::vector<Step> order_;      // all segments before
 };
 
-// Runs it once, with bottom levels as priorities.
+// Runs SegmentFill once, with bottom levels as priorities.
 Solution segment_fill(const Problem& problem, BarrierTiming timing);
 
 }  // namespace placewright

@@ -59,7 +59,7 @@ class TransferPlacer {
     size_t num_steps_ = 0;
 };
 
-// The same for a single order, which it returns.
+// Returns one such order, in memory of its own.
 std::vector<Step> with_transfers(const Problem& problem, std::span<const int32_t> device_of,
                                  std::span<const int32_t> ops, TransferTiming timing);
 

@@ -38,7 +38,7 @@ std::vector<float> products(const Attention& attention, std::span<const float> r
     return result;
 }
 
-// Passes of one node and one head.
+// The passes over one node and one head.
 struct Pass {
     const Neighbours& neighbours;
     const Attention& attention;

@@ -34,9 +34,9 @@ class DisjunctiveGraph {
     // Loads a solution. `ops` holds every op once, after all it depends on; `early`: one flag per tensor.
     void load(std::span<const int32_t> device_of, std::span<const int32_t> ops, std::span<const uint8_t> early);
 
-    // Returns false if the step would almost surely end after `at_most`. This estimate costs only as much as there are
-    // ops that change their device: each would start after what it reads and what precedes it there, what follows would
-    // take as long as now, and moved ops before it in the order make it earlier by at most their times.
+    // Returns false if the step would almost surely end after `at_most`. The estimate looks only at the ops that change
+    // their device: each would start after what it reads and what precedes it there, what follows would take as long as
+    // now, and moved ops before it in the order make it earlier by at most their times.
     bool may_end_within(std::span<const Edit> edits, int64_t at_most);
     // Makes the edits and computes times. After the last edit the order must be valid and groups must be together.
     // Returns false as soon as the step time is known to exceed `at_most`. In either case undo() can take the move

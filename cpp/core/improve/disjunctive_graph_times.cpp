@@ -20,7 +20,7 @@ bool DisjunctiveGraph::may_end_within(std::span<const Edit> edits, int64_t at_mo
     }
     std::ranges::sort(moving_, {}, [&](int32_t op) { return place_of_[op]; });
     bool may_end = true;
-    int64_t freed = 0;  // by moved ops before it, where they were
+    int64_t freed = 0;  // time freed where moved ops before it were
     for (int32_t op : moving_) {
         const int32_t device = goes_to_[op];
         const auto [before, after] = neighbours_on(device, op);

@@ -146,8 +146,8 @@ void ExactOrder::enter(int32_t op) {
         leave();
 }
 
-// A better order was found, so what ran here now takes too much. Perhaps only ops that were free before do, so the same
-// op is tried again.
+// Leaves the last frame after a better order was found, because what ran there now takes too much. Perhaps only the ops
+// that were free do, so the same op is tried again.
 void ExactOrder::enter_anew() {
     const int32_t op = frames_.back().op;
     leave();

@@ -8,7 +8,7 @@
 
 namespace placewright {
 
-// Serves one problem in which transfers overlap and no host launches ops.
+// The search for orders of links in one problem, in which transfers overlap and no host launches ops.
 class LinkOrders {
   public:
     explicit LinkOrders(const Problem& problem) : problem_(problem) {}

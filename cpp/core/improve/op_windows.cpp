@@ -9,7 +9,7 @@ namespace placewright {
 
 namespace {
 
-constexpr int64_t kAncestors = 1 << 16;  // no limit in effect: more than any walk can need
+constexpr int64_t kAncestors = 1 << 16;  // more than any walk can need
 
 int64_t between(const Problem& p, int32_t before, int32_t op, int32_t source, int32_t destination) {
     if (source == destination) return 0;

@@ -18,7 +18,7 @@ constexpr int32_t kLargestCluster = 64;  // ops that change their device togethe
 // Weight of the mean finish of all ops in the energy, next to the step time: many moves leave the step time unchanged,
 // and an early finish of other ops makes room for moves that reduce it.
 constexpr double kMeanFinishWeight = 2.0;
-constexpr double kCriticalShare = 0.95;  // of the moves start from an op that delays the step
+constexpr double kCriticalShare = 0.95;  // share of moves that start from an op that delays the step
 constexpr int32_t kMaxUnchecked = 64;    // moves accepted by time between two checks of the limits
 
 double mean_time_ns(const Problem& p) {
@@ -110,7 +110,8 @@ void ScheduleAnnealing::try_move(double temperature) {
     }
 }
 
-// Checks limits after a move that time accepts. If they are exceeded, the graph goes back to where they were not.
+// Checks the limits after a move that time accepts. If they are exceeded, the graph goes back to the last state within
+// them.
 bool ScheduleAnnealing::keeps_limits() {
     const Fitness by_time{0, graph_.step_time_ns(), INT64_MAX};
     if (!heeds_memory_) {

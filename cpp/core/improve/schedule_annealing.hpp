@@ -88,7 +88,7 @@ class ScheduleAnnealing {
     State best_;
     // Simulating memory costs more than a move, so several moves are accepted by time before the limits are checked; if
     // they are exceeded, the search goes back.
-    State within_limits_;       // the last state simulated
+    State within_limits_;       // the last state simulated that kept them
     bool can_go_back_ = false;  // to that state, since when this many moves were accepted:
     int32_t unchecked_ = 0;
     int32_t max_unchecked_ = 1;

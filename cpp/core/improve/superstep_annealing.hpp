@@ -18,7 +18,7 @@
 namespace placewright {
 
 // The places of least value that a walk has met. They are stored as the changes that led there, so that an improvement
-// costs no copy; only after the walk went far without one is the next copied.
+// costs no copy; only if the walk has gone far without one, the next one is copied.
 class BestPlaces {
   public:
     explicit BestPlaces(const Problem& problem);
@@ -29,7 +29,7 @@ class BestPlaces {
     void record(int32_t op, Place to);
     // Notes that the places have changed in another way.
     void lose_track() { tracked_ = false; }
-    // Compares a state of the walk that may be the best.
+    // Compares a state of the walk with the best, and keeps it if it is better.
     void compare(const Supersteps& state);
 
     int64_t value() const { return value_; }

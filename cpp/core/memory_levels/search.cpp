@@ -147,7 +147,8 @@ int32_t LevelAnnealing::held_during(int32_t op, int32_t level, uint64_t bits) co
     return -1;
 }
 
-// What left may have been larger than what came, so some tensors of the slowest level take the room that is left.
+// Fills the level after an exchange: what left may have been larger than what came, so some tensors of the slowest
+// level take the room that is left.
 void LevelAnnealing::refill(int32_t level, const RandomStream& stream) {
     for (uint64_t drawn = 0; drawn < kRefills; ++drawn) {
         const auto waiting = state_.members(problem_->last_level());

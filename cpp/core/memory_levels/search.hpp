@@ -84,13 +84,13 @@ class LevelAnnealing {
 // descent below it ignores prefetching, so that a move is scored by the few ops that use the tensor.
 std::vector<int64_t> savings(const LevelProblem& problem, std::span<const Level> start);
 
-// Returns the map after every tensor moved to the fastest level that has room for it and costs nothing, so that none is
-// far away without need.
+// Returns the map after every tensor moved to the fastest level that has room for it and does not raise the latency, so
+// that none is far away without need.
 std::vector<Level> drawn_near(const LevelProblem& problem, std::span<const Level> start);
 
 // Repeats the move of one tensor that saves the most, until none saves anything or `most_evaluations` moves are scored;
-// `evaluations` counts the moves scored. per_byte: takes the most saved per byte that the move takes from the level,
-// times the ops during which it takes them.
+// `evaluations` counts the moves scored. per_byte: takes the move that saves the most per byte and op, of the bytes
+// that it takes from the level and the ops during which it takes them.
 std::vector<Level> steepest_descent(const LevelProblem& problem, std::span<const Level> start, bool per_byte,
                                     int64_t most_evaluations, int64_t& evaluations);
 

@@ -30,7 +30,7 @@ class Stacking {
     // cannot be below `lowest`, the top of all placed buffers that are alive with it.
     struct Item {
         int64_t size, lowest, offset;
-        int64_t failures;  // failures where it remained
+        int64_t failures;  // number of failures where it remained
         int32_t first, last, buffer;
     };
     // The time before some buffer ends, after others have begun. Buffers that are alive together are so at some moment.

@@ -36,8 +36,8 @@ struct Solution {
 };
 
 // The work of a host thread before an op can start: the thread is busy for host_ns, and the op may start lead_ns after
-// the thread began. The two are equal for a single op; if several ops run as one, the first may start before the last
-// is launched.
+// the thread began. The two are equal for a single op; an op made of several may start before the last of them is
+// launched.
 struct Launch {
     int64_t host_ns = 0;
     int64_t lead_ns = 0;

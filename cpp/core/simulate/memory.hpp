@@ -46,7 +46,7 @@ inline void load_residents(const Problem& p, std::span<const int32_t> device_of,
     }
 }
 
-// Ignores all events.
+// A log that ignores all events.
 struct NoLog {
     void at(int64_t) {}
     void begin(int32_t, int32_t) {}
