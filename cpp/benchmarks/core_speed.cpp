@@ -1,10 +1,10 @@
 // Speed of the core: decode + simulate of random chromosomes, simulation of given orders, and whole searches. Prints
-// one line per figure: "size and objective; what; value; unit; target", which benchmarks/report.py makes a table of.
+// one line per figure: "size and objective; what; value; unit; target", from which benchmarks/report.py makes a table.
 //   core_speed                 all sizes
-//   core_speed OPS [ROUNDS]    one size, with so many rounds
-// Every figure is the least time of several rounds, in which the measurements take turns, so that what disturbs the
-// machine for a while disturbs all of them. Targets are ratios of times measured here, as machines differ; whether the
-// core became slower than an earlier commit's is what benchmarks/against.py says.
+//   core_speed OPS [ROUNDS]    one size, with that many rounds
+// Every figure is the least time of several rounds, in which the measurements take turns, so that a temporary
+// disturbance of the machine affects all of them. Targets are ratios of times measured here, as machines differ;
+// benchmarks/against.py compares the core with an earlier commit's.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -49,7 +49,7 @@ KeyProposal beta_proposal(const Problem& problem) {
     return proposal;
 }
 
-// A chromosome, and the solution it means.
+// A chromosome and the solution to which it decodes.
 struct Decision {
     std::vector<Key> keys;
     std::vector<int32_t> device_of;
@@ -65,7 +65,7 @@ struct Speed {
     std::unique_ptr<Decoder> decoder;
     SimulationScratch simulation;
     double least_both = 1e9, least_simulate = 1e9, least_uniform = 1e9, least_beta = 1e9;
-    double least_one = 1e9, least_two = 1e9;  // of the wall's clock, all others of the processor's
+    double least_one = 1e9, least_two = 1e9;  // by the wall clock; all others by processor time
 
     Speed(std::shared_ptr<const Problem> of, int64_t evaluations)
         : problem(std::move(of)),
@@ -90,7 +90,7 @@ struct Speed {
             }
     }
 
-    // As many different orders as leave the caches to the simulation.
+    // Simulates only so many different orders that they do not displace the simulation's data from the caches.
     void simulate_only() {
         const size_t different = std::clamp<size_t>(40000 / size_t(problem->num_ops), 2, solutions.size());
         for (size_t i = 0; i < size_t(passes) * solutions.size(); ++i) {
@@ -99,7 +99,7 @@ struct Speed {
         }
     }
 
-    // Seconds of a search's generations; making and freeing its memory is not part of them.
+    // Returns the seconds of a search's generations, without allocating and freeing its memory.
     double search(bool beta, int32_t threads, double (*clock)(const std::function<void()>&)) const {
         Brkga search(problem, {}, beta ? std::optional(beta_proposal(*problem)) : std::nullopt, {}, 1, threads);
         return clock([&] { search.advance(evaluations); });

@@ -1,5 +1,5 @@
-// What one evaluation costs, in instructions: random keys, decoded and simulated, on a random graph of 150 ops on two
-// devices with free blocking transfers. `make bench` builds it; the difference of two runs leaves out the start:
+// The cost of one evaluation in instructions: random keys, decoded and simulated, for a random graph of 150 ops on two
+// devices with free blocking transfers. `make bench` builds it; the difference of two runs excludes the start-up:
 //
 //     valgrind --tool=callgrind --callgrind-out-file=/dev/null build/bench/decoder_cost segment-fill step-time 1000
 //     valgrind --tool=callgrind --callgrind-out-file=/dev/null build/bench/decoder_cost segment-fill step-time 2000
@@ -17,7 +17,7 @@ using namespace placewright;
 
 namespace {
 
-// The least objective of `evaluations` random chromosomes.
+// Returns the least objective of `evaluations` random chromosomes.
 int64_t best_of(DecoderKind kind, bool minimize_memory, uint64_t evaluations) {
     const auto problem = random_problem({.num_ops = 150, .edges_per_op = 1.5, .minimize_memory = minimize_memory}, 3);
     const auto decoder = make_decoder(*problem, kind);

@@ -1,4 +1,4 @@
-// How arrays cross the boundary: C-contiguous views with exact types go in, arrays that own their memory come out.
+// Conversion of arrays: C-contiguous views with exact types come in, arrays that own their memory go out.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -35,8 +35,8 @@ ArrayOut<T> to_array(std::vector<T>&& values) {
     return ArrayOut<T>(owned->data(), {owned->size()}, owner);
 }
 
-// What comes from Python is copied, so that nobody can change it afterwards, and the copy is checked once, here; the
-// core only asserts.
+// Input from Python is copied, so that it cannot change afterwards, and the copy is checked once, here; the core only
+// asserts.
 inline std::vector<int32_t> as_placement(const Problem& problem, const ArrayIn<int32_t>& device_of) {
     const auto exists = [&](int32_t device) { return device >= 0 && device < problem.num_devices; };
     std::vector<int32_t> placement = as_vector(device_of);

@@ -44,8 +44,8 @@ void bind_bounds(nb::module_& m) {
             return std::tuple(bounds.path_ns, bounds.chain_ns, bounds.window_ns, bounds.launch_ns);
         },
         nb::arg("problem"), nb::arg("work"), nb::arg("scale"), nb::arg("heaviest"), nb::arg("budget"),
-        "Bounds on the step time in ns: longest chain, the same with what must stand around each op, fullest window, "
-        "launches.");
+        "Lower bounds on the step time in ns: the longest chain of op times, the longest chain with what must precede "
+        "and follow each op, the fullest window, and launches.");
     m.def(
         "live_memory_bound",
         [](const Problem& problem, int64_t budget) {
@@ -55,8 +55,8 @@ void bind_bounds(nb::module_& m) {
             return std::tuple(bound.bytes, bound.op, bound.exact);
         },
         nb::arg("problem"), nb::arg("budget"),
-        "Bytes in use over all devices at some moment, the op whose start alone proves most, and whether none proves "
-        "more.");
+        "A lower bound on the bytes in use over all devices at some moment, the op whose start alone proves most, and "
+        "whether no other op alone proves more.");
     m.def(
         "remaking_bound",
         [](const ArrayIn<int64_t>& room, const ArrayIn<int32_t>& moment, const ArrayIn<int64_t>& bytes,
@@ -81,7 +81,8 @@ void bind_bounds(nb::module_& m) {
         },
         nb::kw_only(), nb::arg("room"), nb::arg("moment"), nb::arg("bytes"), nb::arg("is_way"), nb::arg("may_go"),
         nb::arg("way_from"), nb::arg("way_to"), nb::arg("made"), nb::arg("run"), nb::arg("time_ns"), nb::arg("prices"),
-        nb::arg("steps"), nb::arg("budget"), "Least time of making memory again, in ns; cpp/core/bounds/remaking.hpp.");
+        nb::arg("steps"), nb::arg("budget"),
+        "A lower bound on the time to make memory again, in ns; see cpp/core/bounds/remaking.hpp.");
 }
 
 }  // namespace placewright

@@ -37,7 +37,7 @@ void bind_brkga(nb::module_& m) {
              arg("exchanged"), arg("decoder") = "paper", arg("seeds").noconvert(), arg("tables") = nb::none(),
              arg("row").noconvert() = nb::none())
         .def("evolve", &Brkga::evolve, arg("generations"), nb::call_guard<nb::gil_scoped_release>(),
-             "The evaluations that so many turns of generation take.")
+             "Advances by that many generations; the first is the rest of the current one.")
         .def_prop_ro("generation", &Brkga::generation)
         .def("best_keys",
              [](const Brkga& b) { return to_array(std::vector<Key>(b.best_keys().begin(), b.best_keys().end())); })
@@ -51,8 +51,8 @@ void bind_brkga(nb::module_& m) {
                 }
                 return std::pair(to_array(std::move(mean.share)), to_array(std::move(mean.position)));
             },
-            "Over the individuals of the last whole generation: the share of them that has an op on a device, [op * "
-            "device], and the mean of its position among the ops, from 0 to 1, [op].");
+            "Means over the individuals of the last complete generation: the share of them that has an op on a device, "
+            "[op * device], and the position of each op in the order of ops, from 0 to 1, [op].");
 }
 
 }  // namespace placewright

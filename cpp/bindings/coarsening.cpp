@@ -19,7 +19,7 @@ Placed to_arrays(PlacementAndOrder&& placed) {
     return {to_array(std::move(placed.device_of)), to_array(std::move(placed.ops))};
 }
 
-// The clusters that a coarse problem was made of: each of its ops is one of the fine problem's, or several.
+// Returns the clusters of a coarse problem after checking that each of its ops has an op of the fine problem.
 std::vector<int32_t> as_clusters(const Problem& fine, const Problem& coarse, const ArrayIn<int32_t>& cluster_of) {
     std::vector<int32_t> clusters = as_vector(cluster_of);
     if (clusters.size() != size_t(fine.num_ops)) throw std::invalid_argument("cluster_of needs one entry per op");
@@ -57,7 +57,7 @@ void bind_coarsening(nb::module_& m) {
             return coarsened_by(max_clusters, [&] { return coarsen(problem, max_clusters); });
         },
         arg("problem"), arg("max_clusters"),
-        "A problem whose ops are clusters of this one's, about so many at most, and the cluster of each op.");
+        "A problem whose ops are clusters of this one's ops, at most about max_clusters, and the cluster of each op.");
     m.def(
         "chain_clusters",
         [](const Problem& problem, int64_t cap_ns) {
@@ -69,8 +69,8 @@ void bind_coarsening(nb::module_& m) {
             return to_array(std::move(cluster_of));
         },
         arg("problem"), arg("cap_ns"),
-        "The cluster of each op where clusters of at most that mean time grow along chains, numbered as coarse_problem "
-        "takes them.");
+        "The cluster of each op, numbered as coarse_problem takes it. Clusters grow along chains and take at most "
+        "cap_ns of mean time.");
     m.def(
         "coarse_problem",
         [](const Problem& problem, ArrayIn<int32_t> cluster_of) {
@@ -95,7 +95,7 @@ void bind_coarsening(nb::module_& m) {
             return to_arrays(project(coarse, clusters, as_placement(fine, device_of), as_op_order(fine, ops)));
         },
         arg("fine"), arg("coarse"), arg("cluster_of").noconvert(), arg("device_of").noconvert(), arg("ops").noconvert(),
-        "A solution of the fine problem as device and order of the coarse problem's ops, as near as may be.");
+        "A solution of the fine problem as device and order of the coarse problem's ops, as close as possible.");
 }
 
 }  // namespace placewright

@@ -28,7 +28,7 @@ Neighbours make_neighbours(ArrayIn<int64_t, 2> edges, int32_t nodes, int32_t cop
     return graph_network::side_by_side(source, target, nodes, copies);
 }
 
-// Weights and states of a layer that fit each other.
+// Returns the attention of a layer after checking that its weights and states fit each other.
 Attention as_attention(const Neighbours& neighbours, const ArrayIn<float>& states, const ArrayIn<float>& of_source,
                        const ArrayIn<float>& of_target, const ArrayIn<float>& bias, int32_t heads) {
     const size_t width = of_source.size();
@@ -77,7 +77,8 @@ auto pooled(const Neighbours& neighbours, ArrayIn<float> scores) {
 
 void bind_graph_network(nb::module_& m) {
     using nb::arg;
-    nb::class_<Neighbours>(m, "Neighbours", "Copies of a graph side by side: to whom each node listens.")
+    nb::class_<Neighbours>(m, "Neighbours",
+                           "Copies of a graph side by side, with the neighbours whose states each node reads.")
         .def(nb::new_(&make_neighbours), arg("edges").noconvert(), arg("nodes"), arg("copies") = 1)
         .def_ro("nodes", &Neighbours::nodes, "The nodes of one copy.")
         .def_ro("copies", &Neighbours::copies)
@@ -86,16 +87,17 @@ void bind_graph_network(nb::module_& m) {
             [](const Neighbours& of) {
                 return std::tuple(to_array(std::vector(of.begin)), to_array(std::vector(of.source)));
             },
-            "The begin of each node's list, and the nodes that it names: itself first.")
+            "The begin of each node's list, and the nodes in the lists: each node comes first in its own.")
         .def("attend", &attend, arg("states").noconvert(), arg("of_source").noconvert(), arg("of_target").noconvert(),
              arg("bias").noconvert(), arg("heads"),
-             "States after attention, cut off at 0, flat, and how much each neighbour counts by head, flat.")
+             "States after attention, with negative values set to 0, flat, and the weight of each neighbour by head, "
+             "flat.")
         .def("attend_back", &attend_back, arg("states").noconvert(), arg("of_source").noconvert(),
              arg("of_target").noconvert(), arg("bias").noconvert(), arg("heads"), arg("result").noconvert(),
              arg("shares").noconvert(), arg("by_result").noconvert(),
              "The gradients by states, of_source, of_target and bias, flat.")
         .def("pooled", &pooled, arg("scores").noconvert(),
-             "The nodes of the better half of each copy, and to whom they listen within two steps.");
+             "The half of each copy's nodes that has the highest scores, and their neighbours within two edges.");
 }
 
 }  // namespace placewright

@@ -11,7 +11,7 @@ namespace placewright {
 
 namespace {
 
-// Keeps the problem alive that it refers to.
+// Keeps alive the problem to which the inputs refer.
 struct HeldInputsAside {
     std::shared_ptr<const Problem> whole;
     InputsAside inputs;
@@ -64,11 +64,10 @@ void bind_inputs_aside(nb::module_& m) {
             return to_order(with_remote_inputs_first(problem, devices, steps));
         },
         arg("problem"), arg("device_of").noconvert(), arg("order").noconvert(),
-        "The order with inputs at the beginning that another device waits for.");
-    m.def(
-        "set_inputs_aside", &set_aside, arg("problem"), arg("with_first_reader"),
-        "The problem without the inputs that share their device with other ops; None where there are none. With their "
-        "first reader, that op shares the device too.");
+        "The order with the inputs that another device waits for at the beginning.");
+    m.def("set_inputs_aside", &set_aside, arg("problem"), arg("with_first_reader"),
+          "The inputs that share their device with other ops, set aside; None if there are none. with_first_reader: "
+          "their first reader shares the device too.");
 }
 
 }  // namespace placewright

@@ -54,16 +54,16 @@ ArrayOut<int64_t, 2> to_table(std::vector<int64_t>&& values, size_t columns) {
 
 void bind_list_schedule(nb::module_& m) {
     using nb::arg;
-    nb::enum_<Outlook>(m, "Outlook", "The time that an op or transfer counts with while nothing is placed.")
+    nb::enum_<Outlook>(m, "Outlook", "The estimate for the time of an op or transfer while nothing is placed.")
         .value("mean", Outlook::mean, "The mean over all devices, or links.")
         .value("best", Outlook::best, "The least over all devices; no transfers.")
         .value("worst", Outlook::worst, "The largest over all devices, or links.")
         .value("pairs", Outlook::pairs,
-               "The mean over all devices, or pairs of them, a device with itself among them.");
+               "The mean over all devices, or over all pairs of devices, each with itself included.");
     m.def(
         "bottom_levels",
         [](const Problem& problem, Outlook outlook) { return to_array(bottom_levels(problem, outlook)); },
-        arg("problem"), arg("outlook") = Outlook::mean, "Per op the ns along its longest path to the end.");
+        arg("problem"), arg("outlook") = Outlook::mean, "The ns along the longest path from each op to the end.");
     m.def(
         "bottom_level_order",
         [](const Problem& problem, Outlook outlook) { return to_array(bottom_level_order(problem, outlook)); },
@@ -80,7 +80,7 @@ void bind_list_schedule(nb::module_& m) {
     m.def(
         "earliest_task_first",
         [](const Problem& problem) { return placed_by([&] { return earliest_task_first(problem); }); }, arg("problem"),
-        "Device and order of ops, the one that can start first next.");
+        "Device and order of ops; next is always the pair of op and device that can start first.");
     m.def(
         "insertion_schedule",
         [](const Problem& problem, ArrayIn<int32_t> ops, bool links_queue, std::optional<ArrayIn<int32_t>> fixed,
@@ -99,13 +99,13 @@ void bind_list_schedule(nb::module_& m) {
         },
         arg("problem"), arg("ops").noconvert(), arg("links_queue"), arg("fixed").noconvert() = nb::none(),
         arg("outlook").noconvert() = nb::none(),
-        "Device and order of ops inserted one by one where they finish first, and when the last of them does if links "
-        "are as planned. fixed: a device per op, or -1. outlook: ns per op and device, added where devices are "
+        "Device and order of ops, inserted one by one where they finish first, and when the last of them finishes if "
+        "links are as planned. fixed: a device per op, or -1. outlook: ns per op and device, added when devices are "
         "compared.");
     m.def(
         "optimistic_costs",
         [](const Problem& problem) { return to_table(optimistic_costs(problem), size_t(problem.num_devices)); },
-        arg("problem"), "Per op and device the ns that its longest path takes at least afterwards.");
+        arg("problem"), "The ns that the longest path takes at least after each op on each device.");
     m.def(
         "optimistic_order",
         [](const Problem& problem, ArrayIn<int64_t, 2> costs) {
@@ -119,8 +119,8 @@ void bind_list_schedule(nb::module_& m) {
             return std::pair(to_array(std::move(first.sequence)), to_array(std::move(first.fixed)));
         },
         arg("problem"),
-        "Ops by the longest path through them, in a valid order; and per op the device of the critical path for those "
-        "on it, else -1.");
+        "Ops by the longest path through them, in a valid order; and for each op on the critical path the device of "
+        "that path, else -1.");
     m.def(
         "dispatch_order",
         [](const Problem& problem, ArrayIn<int32_t> device_of) {
@@ -128,7 +128,7 @@ void bind_list_schedule(nb::module_& m) {
             return to_array(dispatch_order(problem, placement));
         },
         arg("problem"), arg("device_of").noconvert(),
-        "Ops by start time where no device stands idle while one could start, the highest bottom level first.");
+        "Ops by start time if no device is idle while an op could start there, the highest bottom level first.");
 }
 
 }  // namespace placewright

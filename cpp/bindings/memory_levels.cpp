@@ -58,7 +58,7 @@ std::vector<Level> as_levels(const LevelProblem& problem, const ArrayIn<uint8_t>
     return levels;
 }
 
-// The maps of a batch, checked and copied.
+// Copies and checks the maps of a batch.
 std::vector<Level> as_maps(const LevelProblem& problem, const ArrayIn<uint8_t, 2>& maps) {
     if (maps.shape(1) != size_t(problem.num_tensors)) throw std::invalid_argument("a map needs one level per tensor");
     std::vector<Level> levels(maps.data(), maps.data() + maps.size());
@@ -67,7 +67,7 @@ std::vector<Level> as_maps(const LevelProblem& problem, const ArrayIn<uint8_t, 2
     return levels;
 }
 
-// Evaluates batches of maps on a few threads, which it keeps together with their scratch.
+// Evaluates batches of maps on threads that it keeps together with their scratch memory.
 class LevelEvaluator {
   public:
     LevelEvaluator(std::shared_ptr<LevelProblem> problem, int32_t threads) : problem_(std::move(problem)) {
@@ -76,7 +76,7 @@ class LevelEvaluator {
         scratch_.assign(size_t(threads), LevelScratch(*problem_));
     }
 
-    // Latency, moved bytes and rectified map of each row.
+    // Returns latency, moved bytes and rectified map of each row.
     auto evaluate(ArrayIn<uint8_t, 2> maps) {
         const size_t count = maps.shape(0), width = size_t(problem_->num_tensors);
         std::vector<Level> levels = as_maps(*problem_, maps);
@@ -99,7 +99,7 @@ class LevelEvaluator {
     std::vector<LevelScratch> scratch_;
 };
 
-// Time of each op and bytes in use by [level, op], levels but the last, of a map that fits.
+// Returns the time of each op and the bytes in use by [level, op], without the last level, for a map that fits.
 auto level_details(const LevelProblem& problem, ArrayIn<uint8_t> map) {
     std::vector<Level> levels = as_levels(problem, map);
     LevelScratch scratch(problem);
@@ -112,7 +112,7 @@ auto level_details(const LevelProblem& problem, ArrayIn<uint8_t> map) {
     return std::tuple(to_array(std::move(time)), to_array(std::move(scratch.in_use)));
 }
 
-// Latencies of maps that need not fit.
+// Returns the latencies of maps that need not fit.
 auto time_as_they_are(const LevelProblem& problem, ArrayIn<uint8_t, 2> maps) {
     const auto levels = as_maps(problem, maps);
     const size_t width = size_t(problem.num_tensors);
@@ -126,7 +126,7 @@ auto time_as_they_are(const LevelProblem& problem, ArrayIn<uint8_t, 2> maps) {
     return to_array(std::move(latency));
 }
 
-// What all searches over maps have in common.
+// Binds what all searches over maps have in common.
 template <class T>
 nb::class_<T> bind_level_search(nb::module_& m, const char* name, const char* what) {
     return nb::class_<T>(m, name, what)
@@ -144,8 +144,8 @@ nb::class_<T> bind_level_search(nb::module_& m, const char* name, const char* wh
 
 void bind_level_searches(nb::module_& m) {
     using nb::arg;
-    bind_level_search<memory_levels::LevelLocalSearch>(m, "LevelLocalSearch",
-                                                       "Flips of a few levels, rectified; only latencies are seen.")
+    bind_level_search<memory_levels::LevelLocalSearch>(
+        m, "LevelLocalSearch", "Local search that changes a few levels and rectifies the map; it sees only latencies.")
         .def(
             "__init__",
             [](memory_levels::LevelLocalSearch* self, std::shared_ptr<LevelProblem> problem, ArrayIn<uint8_t> start,
@@ -192,7 +192,7 @@ void bind_level_searches(nb::module_& m) {
             return std::tuple(to_array(std::move(found)), evaluations);
         },
         arg("problem"), arg("start").noconvert(), arg("per_byte"), arg("most_evaluations"),
-        "The map after the moves that save the most, one by one, and how many were scored.");
+        "The map after repeated moves that save the most, and the number of moves scored.");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Table of contents of placewright._core.
+// The contents of placewright._core.
 #include <nanobind/nanobind.h>
 
 namespace nb = nanobind;
@@ -31,7 +31,7 @@ void bind_type_versions(nb::module_& m);
 }  // namespace placewright
 
 NB_MODULE(_core, m) {
-    // Python keeps what modules and caches hold until its end, which is no leak; the sanitizers look for those.
+    // Python keeps what modules and caches hold until it exits, which is no leak; the sanitizers look for leaks.
     nb::set_leak_warnings(false);
     m.doc() = "The C++ core: integers and arrays, and versions of Python classes.";
     placewright::bind_problem(m);

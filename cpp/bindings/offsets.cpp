@@ -36,8 +36,8 @@ void bind_offsets(nb::module_& m) {
             return std::tuple(to_array(std::move(arena.offset)), arena.size, arena.bound);
         },
         arg("begin").noconvert(), arg("end").noconvert(), arg("size").noconvert(), arg("effort"),
-        "Offsets of buffers that are alive from event `begin` up to event `end`, the size of their arena, and a bound "
-        "that no arena is below.");
+        "Offsets of buffers that are alive from event `begin` up to event `end`, the size of their arena, and a lower "
+        "bound on the size of any arena.");
 }
 
 }  // namespace placewright

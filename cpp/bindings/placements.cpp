@@ -73,10 +73,8 @@ void bind_placements(nb::module_& m) {
           arg("evaluations_left"),
           "The best of early, late and batched transfers for a valid order of ops, each one evaluation: the order, its "
           "fitness (bytes over the limit, objective, other objective) and the evaluations spent.");
-    m.def(
-        "first_come_schedule", &first_come_of, arg("problem"), arg("device_of").noconvert(),
-        "The whole order in which ops run that start first come, first served: transfers early, or batched where they "
-        "block.");
+    m.def("first_come_schedule", &first_come_of, arg("problem"), arg("device_of").noconvert(),
+          "The whole order with ops dispatched first come, first served: transfers early, or batched if they block.");
     m.def("measure_placements", &measure_of, arg("problem"), arg("placements").noconvert(), arg("threads"),
           "Step time, peak memory and bytes over the limits of each placement, scheduled first come, first served.");
     m.def(

@@ -13,7 +13,7 @@ namespace placewright {
 
 namespace {
 
-// A simulation with everything Python wants to know of it.
+// The results of a simulation for Python.
 struct SimulationResult {
     Outcome outcome;
     std::vector<int64_t> peak_bytes, start_ns, finish_ns;
@@ -147,10 +147,9 @@ void bind_problem(nb::module_& m) {
         .def("simulate", &simulate_checked, nb::arg("device_of").noconvert(), nb::arg("order").noconvert(),
              "Checks, then simulates an order. Raises ValueError when the order is not valid.")
         .def("lifetimes", &lifetimes_checked, nb::arg("device_of").noconvert(), nb::arg("order").noconvert(),
-             "The lifetimes of tensors in memory, a row for each: tensor, device, and the positions of the step "
-             "with whose start it begins and of the one with whose finish it ends, -1 for what stays. First tensors "
-             "where "
-             "they are made, those without memory of their own left out, then copies by position of the transfer.")
+             "The lifetimes of tensors in memory, a row for each: tensor, device, the position of the step at whose "
+             "start it begins, and that of the step at whose finish it ends, -1 if it stays to the end. Tensors with "
+             "memory of their own on their producer's device come first, then copies by position of the transfer.")
         .def(
             "check_order",
             [](const Problem& problem, ArrayIn<int32_t> device_of, OrderIn order) {

@@ -1,4 +1,4 @@
-// A proposal as searches take it from Python: tables of its distributions and a row for each key, or none.
+// The proposal of a search, made from Python arguments: tables of its distributions and a row for each key, or none.
 #pragma once
 
 #include <nanobind/stl/optional.h>

@@ -61,10 +61,9 @@ void bind_rematerialize(nb::module_& m) {
                 }
                 return std::tuple(to_array(std::move(ops)), to_array(std::move(kept)), to_array(std::move(moved)));
             },
-            "The best so far. The op of each run, and which of the pieces of memory that it makes are kept, as bits; "
-            "all of a first run. Where the op is -1, a tensor has left the device, with 0 kept, or begins to come "
-            "back, "
-            "with 1.");
+            "The best so far, run by run: the op; the pieces of memory it makes that are kept, as bits, all for a "
+            "first run; and the tensor that is moved, or -1. If the op is -1, the tensor has left the device (bits 0) "
+            "or begins to come back (bits 1).");
 }
 
 }  // namespace placewright

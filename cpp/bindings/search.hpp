@@ -1,4 +1,4 @@
-// How every search of the core stands in Python: advanced some evaluations at a time, asked for its best.
+// The binding of the core's searches, which are advanced some evaluations at a time and give their best.
 #pragma once
 
 #include <nanobind/stl/pair.h>
@@ -10,7 +10,7 @@
 
 namespace placewright {
 
-// What all searches have in common; constructors, and what else one of them tells, are bound by the caller.
+// Binds what all searches have in common; the caller binds constructors and anything else.
 template <Search T>
 nb::class_<T> bind_search(nb::module_& m, const char* name, const char* what) {
     return nb::class_<T>(m, name, what)

@@ -13,7 +13,8 @@ void bind_superstep(nb::module_& m) {
     const auto init = [](SuperstepAnnealing* self, std::shared_ptr<Problem> problem, uint64_t seed,
                          int64_t evaluations) { new (self) SuperstepAnnealing(std::move(problem), evaluations, seed); };
     m.def("has_free_barriers", &has_free_barriers, arg("problem"),
-          "True if transfers block and cost nothing and the step time is the objective.");
+          "True if there are several devices, transfers block and cost nothing, the step time is the objective and no "
+          "host launches.");
     bind_search<SuperstepAnnealing>(
         m, "SuperstepAnnealing",
         "Annealing over supersteps; see placewright.search.metaheuristics.superstep_annealing.")

@@ -1,4 +1,4 @@
-// Whether Python classes are what they were, by the number that the interpreter gives each state of a class.
+// Detects changes of Python classes by the number that the interpreter gives each state of a class.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/vector.h>
 
@@ -11,7 +11,7 @@ namespace nb = nanobind;
 namespace placewright {
 namespace {
 
-// Where in a class the interpreter keeps its number, which the stable ABI does not tell.
+// Offset of the interpreter's number in a class, which the stable ABI does not give.
 constexpr std::size_t kPlace = 384;
 
 unsigned int known_version(nb::handle type) {
@@ -20,7 +20,7 @@ unsigned int known_version(nb::handle type) {
     return version;
 }
 
-// Has the interpreter number a class, which it does at a lookup, here of a name that no class has.
+// Makes the interpreter number a class, which it does at a lookup, here of a name that no class has.
 void look_up(nb::handle type) {
     static const auto lookup = reinterpret_cast<getattrofunc>(PyType_GetSlot(&PyType_Type, Py_tp_getattro));
     static PyObject* const name = PyUnicode_InternFromString("no attribute of any class");
@@ -28,7 +28,7 @@ void look_up(nb::handle type) {
     PyErr_Clear();
 }
 
-// Whether this interpreter's numbers are found: a class that changes loses its own, and gets another one.
+// Returns whether this interpreter's numbers are found: a class that changes loses its number, and gets another one.
 bool versions_are_known() {
     nb::object type = nb::handle(reinterpret_cast<PyObject*>(&PyType_Type))("Sample", nb::tuple(), nb::dict());
     look_up(type);
@@ -40,8 +40,8 @@ bool versions_are_known() {
     return before != 0 && meanwhile == 0 && after != 0 && after != before;
 }
 
-// The interpreter's number of a class as it is now; 0 where it gives none. It sets it to 0 when the class or a base of
-// it changes, and gives a new one at the next lookup.
+// Returns the interpreter's number of a class as it is now; 0 if it gives none. The interpreter sets it to 0 when the
+// class or a base of it changes, and gives a new one at the next lookup.
 unsigned int version_of(nb::handle type) {
     static const bool known = versions_are_known();
     if (!known) return 0;
@@ -75,11 +75,11 @@ class TypeVersions {
 }  // namespace
 
 void bind_type_versions(nb::module_& m) {
-    nb::class_<TypeVersions>(m, "TypeVersions", "Tells which of some classes may have changed.")
+    nb::class_<TypeVersions>(m, "TypeVersions", "Finds which of the watched classes may have changed.")
         .def(nb::init<>())
         .def("add", &TypeVersions::add, nb::arg("type"), "Watches one more class.")
         .def("changed", &TypeVersions::changed, "The places of the classes that may have changed.")
-        .def("accept", &TypeVersions::accept, nb::arg("place"), "Takes a class as it is now.");
+        .def("accept", &TypeVersions::accept, nb::arg("place"), "Accepts a class as it is now.");
 }
 
 }  // namespace placewright

@@ -12,7 +12,7 @@ namespace placewright::testing {
 int64_t allocations() { return count; }
 }  // namespace placewright::testing
 
-// The address sanitizer has operators of its own, which find more; under it nothing is counted.
+// The address sanitizer has operators of its own, which find more; with it nothing is counted.
 #ifndef __SANITIZE_ADDRESS__
 
 void* operator new(size_t size, const std::nothrow_t&) noexcept {

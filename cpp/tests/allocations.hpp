@@ -1,11 +1,11 @@
-// Counts what operator new is asked for.
+// Counts calls of operator new.
 #pragma once
 
 #include <cstdint>
 
 namespace placewright::testing {
 
-// How often any thread has called operator new so far; always 0 under the address sanitizer.
+// Returns how often any thread has called operator new so far; always 0 with the address sanitizer.
 int64_t allocations();
 
 }  // namespace placewright::testing

@@ -73,7 +73,7 @@ TEST("a search spends its budget exactly, and more never makes it worse") {
 TEST("whichever population the last evaluation of a budget falls to, it counts") {
     const auto p = random_problem({.num_ops = 60}, 2);
     const BrkgaConfig config{.population = 10, .elites = 2, .mutants = 2, .populations = 3, .exchanged = 1};
-    std::array<int32_t, 3> improved{};  // by the population whose individual was the last
+    std::array<int32_t, 3> improved{};  // by the population of the last individual
     Fitness before;
     for (int64_t budget = 30; budget < 30 + 24 * 20; ++budget) {
         Brkga search(p, config, std::nullopt, {}, 3, 1);
@@ -99,7 +99,8 @@ TEST("a search is never worse than its seeds, and best at once where one is") {
     });
 }
 
-// Built with and without vectors, and for the processor at hand: the same bits. The number is what it was when written.
+// The bits are the same when built with and without vectors, and for this processor. The number was computed when the
+// test was written.
 TEST("a search is the same however it was compiled") {
     const auto p = random_problem({.num_ops = 101}, 1);
     Brkga search(p, {}, std::nullopt, {}, 7, 1);

@@ -13,7 +13,8 @@
 
 namespace placewright::testing {
 
-// Every seed another mixture: 1 to 64 devices, both transfer models, and each of the things a problem may have.
+// Returns another mixture for every seed: 1 to 64 devices, both transfer models, and each feature that a problem may
+// have.
 inline RandomProblemConfig varied(uint64_t seed) {
     const RandomStream stream(seed, 0, 0, 0);
     const auto coin = [&](uint64_t index) { return stream.bits(index) % 2 == 0; };
@@ -48,7 +49,7 @@ void for_each_problem(uint64_t count, F&& f) {
     }
 }
 
-// Uniform keys; with `distinct` below 2^32 only so many different ones, so that ties are met.
+// Returns uniform keys; with `distinct` below 2^32 there are only so many different ones, so that ties occur.
 inline std::vector<Key> random_keys(const Problem& problem, uint64_t seed, uint64_t distinct = uint64_t{1} << 32) {
     const RandomStream stream(seed, 1, 0, 0);
     std::vector<Key> keys(size_t(num_keys(problem, DecoderKind::paper)));

@@ -1,4 +1,5 @@
-// Tests without a framework: TEST registers a function under a sentence, CHECK reports what does not hold and goes on.
+// Tests without a framework: TEST registers a function under a sentence; CHECK reports a condition that fails and
+// continues.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ struct Registration {
     Registration(const char* sentence, void (*run)()) { all_tests().push_back({sentence, run}); }
 };
 
-// Seed of the case under test, named in reports.
+// The seed of the case under test, named in reports.
 inline uint64_t current_seed = 0;
 
 inline int failures = 0;

@@ -10,7 +10,7 @@ namespace placewright::testing {
 
 namespace {
 
-// From a few clusters to more than there are ops.
+// Returns from a few clusters to more than there are ops.
 int32_t clusters_for(uint64_t seed) { return 1 + static_cast<int32_t>(seed * seed % 70); }
 
 int64_t peak_on_one_device(const Problem& p, std::span<const int32_t> ops) {
@@ -126,7 +126,7 @@ TEST("a chain becomes one op after another, each as heavy as the next") {
     const Coarsening c = coarsen(*chain, 6);
     CHECK(c.coarse->num_ops == 3);
     CHECK((c.coarse->op_time_ns == std::vector<int64_t>{20, 20, 20}));
-    // Each cluster hands one tensor of 10 bytes on; inside, two of 10 bytes and the workspace of 1 coexist: 11 more.
+    // Each cluster passes on one tensor of 10 bytes; inside, two of 10 bytes and the workspace of 1 coexist: 11 more.
     CHECK(c.coarse->num_tensors == 2);
     CHECK((c.coarse->workspace_bytes == std::vector<int64_t>{11, 11, 21}));
 }

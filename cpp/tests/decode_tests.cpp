@@ -17,7 +17,7 @@ TEST("what any keys mean is a valid order, ties included") {
     });
 }
 
-// The rule of the queue in its own words: of the steps that may run, the one of highest priority, then the first item.
+// Checks the rule of the queue directly: of the steps that may run, the one of highest priority, then the first item.
 bool follows_priorities(const Problem& p, std::span<const Key> keys, const DecodeScratch& s) {
     const auto key_of = [&](const Step& step) {
         const AffinityKeys layout(p);

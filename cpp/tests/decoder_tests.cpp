@@ -1,4 +1,4 @@
-// Decoders: what every kind must do for any problem and any keys.
+// Tests of all kinds of decoders, for any problem and any keys.
 #include "allocations.hpp"
 #include "cases.hpp"
 #include "improve/brkga.hpp"

@@ -10,7 +10,7 @@ namespace {
 
 using Kind = Edit::Kind;
 
-// A graph that holds the solution some random keys decode to.
+// Returns a graph that holds the solution to which random keys decode.
 DisjunctiveGraph random_schedule(const std::shared_ptr<const Problem>& p, uint64_t seed) {
     DecodeScratch decoded(*p);
     decode(*p, random_keys(*p, seed), decoded);
@@ -22,7 +22,7 @@ DisjunctiveGraph random_schedule(const std::shared_ptr<const Problem>& p, uint64
     return graph;
 }
 
-// A place to which the op can go alone.
+// Returns a place to which the op can go alone.
 int32_t random_place(const Problem& p, const DisjunctiveGraph& graph, int32_t op, const RandomStream& stream) {
     int32_t first = 0, last = p.num_ops - 1;
     for (int32_t tensor : p.inputs[op]) first = std::max(first, graph.place_of(p.producer[tensor]) + 1);
@@ -31,7 +31,7 @@ int32_t random_place(const Problem& p, const DisjunctiveGraph& graph, int32_t op
     return first + static_cast<int32_t>(stream.below(1, static_cast<uint32_t>(last - first + 1)));
 }
 
-// Groups to random devices, one op to another place, a tensor sent otherwise.
+// Returns edits: groups go to random devices, one op to another place, and the sending of one tensor changes.
 std::vector<Edit> random_edits(const Problem& p, const DisjunctiveGraph& graph, const RandomStream& stream) {
     std::vector<Edit> edits;
     const auto random_op = [&](uint64_t index) {
@@ -66,7 +66,7 @@ int64_t simulated(const Problem& p, const DisjunctiveGraph& graph) {
     return simulate_time(p, graph.device_of(), order, scratch);
 }
 
-// Heads and tails as a graph knows them that has just taken over the same solution.
+// Returns whether heads and tails equal those of a graph that has just loaded the same solution.
 bool is_as_if_loaded(const std::shared_ptr<const Problem>& p, const DisjunctiveGraph& graph) {
     DisjunctiveGraph fresh(p);
     fresh.load(graph.device_of(), graph.ops(), graph.early());
@@ -117,11 +117,11 @@ TEST("a move is given up exactly when its step time would exceed the limit") {
     });
 }
 
-// In schedules from which single moves gain little, as an annealing meets them.
+// Uses schedules from which single moves gain little, as an annealing meets them.
 TEST("most moves to other devices that end too late are told without trying them, and hardly any others") {
     int64_t too_late = 0, refused = 0, wrongly = 0;
     for_each_problem(288, [&](const auto& p, uint64_t seed) {
-        if (p->has_hosts) return;  // the estimate knows nothing of launches, and refuses less where they delay
+        if (p->has_hosts) return;  // the estimate ignores launches, and refuses less where they delay
         DisjunctiveGraph graph = random_schedule(p, seed);
         for (uint64_t move = 0; move < 600; ++move) {
             const RandomStream stream(seed, 6, move, 0);
@@ -144,7 +144,7 @@ TEST("most moves to other devices that end too late are told without trying them
     CHECK(too_late > 400 && 3 * refused > 2 * too_late && 50 * wrongly < refused);
 }
 
-// Single moves of either kind, most of them refused, as an annealing makes them.
+// Makes single moves of either kind, most of them refused, as an annealing does.
 TEST("after a long walk of single moves heads and tails are as if loaded") {
     for (uint64_t seed = 0; seed < 24; ++seed) {
         current_seed = seed;

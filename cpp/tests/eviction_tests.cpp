@@ -21,7 +21,7 @@ std::vector<int64_t> same_target(const Problem& p, int64_t bytes) {
     return std::vector<int64_t>(size_t(p.num_devices), bytes);
 }
 
-// Targets from nothing to everything, other ones per device.
+// Returns targets from nothing to everything, different for each device.
 std::vector<int64_t> random_target(const Problem& p, uint64_t seed) {
     std::vector<int64_t> target;
     for (int32_t device = 0; device < p.num_devices; ++device)

@@ -21,7 +21,7 @@ int64_t peak_of(const Problem& p, std::span<const int32_t> ops) {
     return evaluate(p, std::vector<int32_t>(size_t(p.num_ops)), order, simulation).objective;
 }
 
-// Of sets as bit masks: what stands on the device when those ops have finished, as the definition says it.
+// Returns the bytes held on the device when a set of ops, a bit mask, has finished, by definition.
 int64_t held(const Problem& p, uint32_t finished) {
     int64_t bytes = 0;
     std::vector<uint8_t> resident(p.resident_bytes.size());
@@ -40,7 +40,7 @@ int64_t held(const Problem& p, uint32_t finished) {
     return bytes;
 }
 
-// By dynamic programming over all sets of finished ops.
+// Finds the least peak by dynamic programming over all sets of finished ops.
 int64_t least_peak(const Problem& p) {
     std::vector<uint32_t> before(size_t(p.num_ops));
     for (int32_t op = 0; op < p.num_ops; ++op)

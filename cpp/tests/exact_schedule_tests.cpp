@@ -7,7 +7,7 @@ namespace placewright::testing {
 
 namespace {
 
-// What an exact schedule may have to do with, a few ops on two or three devices.
+// Returns problems to which an exact schedule applies, with a few ops on two or three devices.
 RandomProblemConfig small(uint64_t seed, int32_t num_ops) {
     RandomProblemConfig config = varied(seed);
     config.num_ops = num_ops;
@@ -33,7 +33,8 @@ Solution on_one_device(const Problem& p) {
     return result;
 }
 
-// By trying all placements and all orders, left as soon as they are no faster or exceed a limit at their end.
+// Finds the fastest schedule by trying all placements and all orders, which are abandoned as soon as they are no faster
+// or exceed a limit at their end.
 class FastestOfAll {
   public:
     explicit FastestOfAll(const Problem& problem) : p_(problem), scratch_(problem), device_of_(size_t(p_.num_ops)) {}
@@ -138,7 +139,8 @@ TEST("within memory limits nothing is faster than what is proven") {
     CHECK(num_proven > 50);
 }
 
-// Too many for all orders to be tried: what is forgotten wrongly would be found from one start and not from the other.
+// There are too many ops to try all orders, but a schedule that is wrongly discarded would be found from one start and
+// not from the other.
 TEST("an exact schedule does not depend on where the search starts, on its pauses or on equal devices' names") {
     int num_proven = 0;
     for (uint64_t seed = 0; seed < 40; ++seed) {
@@ -156,7 +158,7 @@ TEST("an exact schedule does not depend on where the search starts, on its pause
         whole.advance(10'000);
         CHECK(whole.evaluations() == one.evaluations());
         CHECK(equal(whole.best().order, one.best().order));
-        // The proven best as the start leaves nothing to find.
+        // From the proven best as the start, nothing better is found.
         ExactSchedule again(p, one.best(), 1);
         again.advance(20'000);
         CHECK(again.best_fitness().objective == one.best_fitness().objective);

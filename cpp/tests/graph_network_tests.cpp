@@ -1,4 +1,4 @@
-// Attention and pooling of copies of a graph, by hand and against differences.
+// Tests of attention and pooling of copies of a graph, by hand and by finite differences.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -17,7 +17,7 @@ using graph_network::Neighbours;
 
 bool is_near(double one, double other, double within) { return std::abs(one - other) <= within; }
 
-// 0 - 1 - 2 - ... both ways.
+// The chain 0 - 1 - 2 - ... with edges both ways.
 Neighbours chain(int32_t nodes, int32_t copies) {
     std::vector<int64_t> source, target;
     for (int64_t node = 0; node + 1 < nodes; ++node) {
@@ -59,7 +59,7 @@ std::vector<float> attended(const Neighbours& neighbours, const Layer& layer) {
     return result;
 }
 
-// A sum of the results whose weights differ, so that no error of a gradient cancels out.
+// Returns a sum of the results whose weights differ, so that no errors of a gradient cancel out.
 double weighed(const std::vector<float>& result) {
     double sum = 0;
     for (size_t i = 0; i < result.size(); ++i) sum += double(result[i]) * double(i % 7 + 1);
@@ -68,7 +68,7 @@ double weighed(const std::vector<float>& result) {
 
 constexpr float kStep = 1e-3F;
 
-// Of weighed(attended(...)).
+// Returns the gradient of weighed(attended(...)).
 graph_network::AttentionGradient gradient(const Neighbours& neighbours, const Layer& layer) {
     std::vector<float> result(layer.states.size()), shares(neighbours.source.size() * size_t(layer.heads));
     graph_network::attend(neighbours, layer.attention(), layer.states, result, shares);
@@ -88,8 +88,8 @@ TEST("a node listens to itself and to those with an edge to it, in its own copy"
 }
 
 TEST("pooling keeps the better half of each copy, and edges skip what is left out") {
-    // Of 0 - 1 - 2 - 3 - 4 the highest three are 0, 2 and 4, two steps from each other; of the second copy, whose
-    // scores are equal, the first three.
+    // In 0 - 1 - 2 - 3 - 4 the highest three are 0, 2 and 4, two steps from each other; in the second copy, whose
+    // scores are equal, the first three are kept.
     const std::vector<float> scores{3, 1, 3, 1, 2, 5, 5, 5, 5, 5};
     const auto found = graph_network::pooled(chain(5, 2), scores);
     CHECK((found.kept == std::vector<int64_t>{0, 2, 4, 5, 6, 7}));
@@ -107,7 +107,7 @@ TEST("pooling keeps one node of one, and what is no number counts least") {
 }
 
 TEST("attention is the mean of the neighbours' states where nobody counts more, plus the bias, and not negative") {
-    // One head of one number. The weights are 0, so 0 and 1 of the chain hear (2 + 4) / 2 and (2 + 4 - 9) / 3.
+    // One head of one number. The weights are 0, so nodes 0 and 1 of the chain read (2 + 4) / 2 and (2 + 4 - 9) / 3.
     const Layer layer{{2, 4, -9}, {0}, {0}, {0.5F}, 1};
     const auto result = attended(chain(3, 1), layer);
     CHECK(is_near(result[0], 3.5, 1e-6));
@@ -116,8 +116,8 @@ TEST("attention is the mean of the neighbours' states where nobody counts more, 
 }
 
 TEST("shares are the softmax of leaky sums of products") {
-    // Node 0 of two scores 1 * 1 + 2 * 1 = 3 itself, and its neighbour -1 * 1 + 2 * 1 = 1; of node 1, 1 - 2 = -1 and
-    // -1 - 2 = -3, a fifth of which counts.
+    // There are two nodes. Node 0 scores itself 1 * 1 + 2 * 1 = 3, and its neighbour -1 * 1 + 2 * 1 = 1; node 1 scores
+    // 1 - 2 = -1 and -1 - 2 = -3, a fifth of which counts.
     const Layer layer{{1, -1}, {1}, {2}, {1}, 1};
     const auto result = attended(chain(2, 1), layer);
     CHECK(is_near(result[0], 1 + std::tanh(1.0), 1e-6));

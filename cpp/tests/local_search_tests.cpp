@@ -51,7 +51,7 @@ TEST("a local search is the same for any division into calls, and never loses it
 }
 
 TEST("a local search finds the order and placement of two chains") {
-    // Ops 0 and 2 make a chain, 1 and 3 another, each op takes 10: apart they end at 20.
+    // Ops 0 and 2 make one chain, 1 and 3 another, and each op takes 10: on different devices they end at 20.
     auto p = std::make_shared<Problem>();
     p->num_ops = p->num_tensors = 4;
     p->num_devices = 2;

@@ -1,4 +1,4 @@
-// Maps of tensors to memory levels, against a slow reading of the model.
+// Tests of maps of tensors to memory levels, compared with a slow reading of the model.
 #include <algorithm>
 #include <memory>
 #include <numeric>
@@ -21,7 +21,7 @@ using memory_levels::LevelState;
 
 constexpr uint64_t kProblems = 200;
 
-// Numbers one after the other.
+// Draws numbers one after another.
 struct Draws {
     RandomStream stream;
     uint64_t next = 0;
@@ -111,14 +111,14 @@ bool fits_slowly(const LevelProblem& p, const std::vector<Level>& levels, size_t
     return true;
 }
 
-// The first of the levels from its own on in which each tensor fits beside those before it.
+// Moves each tensor to the first level, from its own on, in which it fits in addition to those before it.
 std::vector<Level> rectified_slowly(const LevelProblem& p, std::vector<Level> levels) {
     for (size_t t = 0; t < levels.size(); ++t)
         while (!fits_slowly(p, levels, t + 1)) ++levels[t];
     return levels;
 }
 
-// Without prefetching.
+// Returns the latency without prefetching.
 int64_t latency_slowly(const LevelProblem& p, const std::vector<Level>& levels) {
     int64_t total = 0;
     for (int32_t op = 0; op < p.num_ops; ++op) {

@@ -1,4 +1,4 @@
-// Baselines: every order they give is valid, and what they say of it is true.
+// Tests of baselines: every order they give is valid, and what they report of it is true.
 #include <numeric>
 
 #include "cases.hpp"

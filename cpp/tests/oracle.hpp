@@ -1,4 +1,4 @@
-// What docs/semantics.md says about an order, slow and obvious: the tests compare the core with it.
+// The times and peaks of an order by docs/semantics.md, slow and obvious: the tests compare the core with it.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ struct Times {
     int64_t step_time_ns = 0;
 };
 
-// A step starts when the last of the earlier steps that hold it up has let go.
+// The expected times: a step starts when the last of the earlier steps that it waits for releases it.
 class ExpectedTimes {
   public:
     ExpectedTimes(const Problem& problem, std::span<const int32_t> device_of, std::span<const Step> order)
@@ -41,7 +41,7 @@ class ExpectedTimes {
                             : problem_.transfer_time(step.id, source(step), step.destination);
     }
 
-    // The host that launches a step, -1 for none, and what of its time the step takes and waits for.
+    // Returns the host that launches a step, -1 for none, and the time that the launch takes it and the step waits for.
     std::pair<int32_t, Launch> launch(const Step& step) const {
         int32_t device = source(step);
         if (!step.is_op() && problem_.host_of[device] < 0) device = step.destination;
@@ -52,7 +52,8 @@ class ExpectedTimes {
         return {found.host_ns > 0 ? host : -1, found};
     }
 
-    // When its host has launched a step: all it launches before it in the order, and the step itself.
+    // Returns when its host has launched a step: after all that it launches before it in the order, and the step
+    // itself.
     int64_t launched(size_t k) const {
         const auto [host, own] = launch(order_[k]);
         if (host < 0) return 0;
@@ -67,7 +68,7 @@ class ExpectedTimes {
         return source(step) == device || (!step.is_op() && step.destination == device);
     }
 
-    // When `step` may start as far as an earlier step that ends at `finish` is concerned.
+    // Returns when `step` may start as far as an earlier step that ends at `finish` is concerned.
     int64_t released(size_t before, const Step& step, int64_t finish) const {
         const Step& earlier = order_[before];
         if (holds_resource(earlier, step) || delivers(earlier, step)) return finish;
@@ -96,8 +97,8 @@ class ExpectedTimes {
     std::span<const Step> order_;
 };
 
-// Per device the most bytes in use: every piece of memory is held from one event to another, and the events are walked
-// through in time order, at one instant in the order's order, a start before its own finish.
+// The expected peaks: the most bytes in use per device. Every piece of memory is held from one event to another, and
+// the events are processed in time order, at one instant in the order of the steps, a start before its own finish.
 class ExpectedPeaks {
   public:
     ExpectedPeaks(const Problem& problem, std::span<const int32_t> device_of, std::span<const Step> order,

@@ -54,7 +54,7 @@ TEST("a moved op takes along what must stay before or after it, and can be put b
 }
 
 TEST("an op that nothing holds back moves to the place asked for") {
-    // a, b and c are independent; d reads a and c, so it takes c along, and a as far as a stands in between.
+    // a, b and c are independent; d reads a and c, so it takes c along, and a if a is in between.
     Problem p;
     p.num_ops = 4;
     p.num_tensors = 2;

@@ -19,16 +19,16 @@ struct RandomProblemConfig {
     bool minimize_memory = false;
     bool free_links = true;
     bool with_residents = false;
-    bool with_views = false;     // a second output shows part of the first
+    bool with_views = false;     // a second output is a view of part of the first
     bool with_in_place = false;  // a result takes the memory of an input, and shares its device
     bool with_groups = false;
-    bool with_forbidden = false;        // groups may not go everywhere
+    bool with_forbidden = false;        // groups may not use every device
     bool with_empty_tensors = false;    // as control dependencies that are transferred
     bool with_inputs = false;           // every other op takes no time
     bool with_unequal_devices = false;  // times, limits and links differ
     int64_t memory_limit = Problem::kNoLimit;
     enum Launching { nobody, host_thread, device_threads } launching = nobody;
-    int64_t launch_ns = 0;  // of the first device; 1 ns more for each other, and every third launches itself
+    int64_t launch_ns = 0;  // of the first device; 1 ns more for each further one, and every third launches itself
 };
 
 inline std::shared_ptr<const Problem> random_problem(const RandomProblemConfig& config, uint64_t seed) {

@@ -1,4 +1,4 @@
-// Random streams, Beta tables and the worker pool.
+// Tests of random streams, Beta tables and the worker pool.
 #include <cmath>
 #include <set>
 

@@ -10,7 +10,7 @@ int64_t bound_of(const Remaking& remaking) {
     return remaking_bound(remaking, prices, 200, 1'000'000);
 }
 
-// Two pieces of 10 bytes at one moment with room for 10; making them again takes 3 and 5 ns.
+// Two pieces of 10 bytes at one moment with room for 10; to make them again takes 3 and 5 ns.
 Remaking two_pieces() {
     return {.room = {10},
             .moment = {0, 0},
@@ -27,7 +27,7 @@ Remaking two_pieces() {
 TEST("the cheaper of two pieces is made again") { CHECK(bound_of(two_pieces()) == 3); }
 
 TEST("what is read to make it and cannot be made again is held beside") {
-    // Of 4 bytes: dropping the first frees 6, and 4 of 10 bytes of the second go for 4/10 of 5 ns.
+    // It has 4 bytes: dropping the first piece frees 6, and 4 of 10 bytes of the second go for 4/10 of 5 ns.
     Remaking remaking = two_pieces();
     remaking.moment.push_back(0);
     remaking.bytes.push_back(4);
@@ -39,7 +39,7 @@ TEST("what is read to make it and cannot be made again is held beside") {
 }
 
 TEST("what is read to make it is made again as well") {
-    // For 1 ns: 3 + 1.
+    // It takes 1 ns: 3 + 1.
     Remaking remaking = two_pieces();
     remaking.moment.push_back(0);
     remaking.bytes.push_back(10);

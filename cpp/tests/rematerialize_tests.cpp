@@ -13,7 +13,8 @@ bool writes_in_place(const Problem& p, int32_t op) {
     return false;
 }
 
-// Ops that write in place run once, and so does every seventh; what they overwrite cannot be read again afterwards.
+// Ops that write in place run once, and so does every seventh; no op that reads what they overwrite can run again
+// afterwards.
 std::vector<int32_t> again_before(const Problem& p) {
     std::vector<int32_t> found(size_t(p.num_ops), p.num_ops);
     for (int32_t op = 0; op < p.num_ops; ++op) {
@@ -27,8 +28,8 @@ std::vector<int32_t> again_before(const Problem& p) {
     return found;
 }
 
-// The definition, run by run: who reads what, and until when it is held. Fails where something is read that is not
-// there.
+// Computes the cost by definition, run by run: who reads what, and until when it is held. Fails if something is read
+// that is not there.
 RunsCost replayed(const OrderedOps& ops, const OpRuns& runs) {
     RunsCost cost;
     struct Held {
@@ -43,7 +44,7 @@ RunsCost replayed(const OrderedOps& ops, const OpRuns& runs) {
     for (size_t at = 0; at < runs.size(); ++at) {
         const OpRun& run = runs[at];
         if (!ops.is_op(run.place)) {
-            // What leaves is what the first run made, once; what comes back has left.
+            // Memory leaves once, as the first run made it; memory that comes back has left.
             const auto storage = size_t(ops.moved_storage(run.place));
             CHECK(ops.may_move(ops.moved_storage(run.place)) && !run.is_first && latest[storage] >= 0);
             CHECK(has_left[storage] == ops.is_back(run.place));
@@ -130,7 +131,7 @@ TEST("memory that is moved leaves once and comes back, and the limits of device 
         RematerializationSearch search(limited, order, again_before(*limited), seed, may_move, host);
         search.advance(60);
         const RunsCost cost = replayed(search.ops(), search.best());
-        CHECK(cost.time_ns <= search.best_fitness().objective);  // which waits for links
+        CHECK(cost.time_ns <= search.best_fitness().objective);  // the objective includes waits for links
         CHECK(cost.peak_bytes == search.best_fitness().other);
         kept += search.best_fitness().bytes_over_limit == 0;
         for (const OpRun& run : search.best()) moving += search.ops().is_leave(run.place);

@@ -1,4 +1,4 @@
-// Annealing of schedules: what it gives is valid and costs what it says, wherever it pauses.
+// Tests of the annealing of schedules: its result is valid and costs what it reports, wherever it pauses.
 #include "allocations.hpp"
 #include "cases.hpp"
 #include "improve/schedule_annealing.hpp"
@@ -7,7 +7,7 @@ namespace placewright::testing {
 
 namespace {
 
-// Some keys, and everything on as few devices as may be.
+// Returns two starts: from random keys, and everything on as few devices as possible.
 std::vector<PlacementAndOrder> some_starts(const Problem& p, uint64_t seed) {
     DecodeScratch decoded(p);
     decode(p, random_keys(p, seed), decoded);
@@ -24,7 +24,7 @@ Fitness simulated(const Problem& p, const ScheduleAnnealing& search) {
     return evaluate(p, search.best().device_of, search.best().order, scratch);
 }
 
-// A start with all tensors sent early or all late.
+// Returns the fitness of a start with all tensors sent early or all late.
 Fitness fitness_of(const std::shared_ptr<const Problem>& p, const PlacementAndOrder& start, uint8_t sent) {
     DisjunctiveGraph graph(p);
     graph.load(start.device_of, start.ops, std::vector<uint8_t>(size_t(p->num_tensors), sent));
@@ -77,7 +77,7 @@ TEST("schedule annealing is the same for any division into calls, and never lose
     });
 }
 
-// check_order refuses ops that stand apart from their group or where they may not; here every problem has both.
+// check_order refuses ops that are apart from their group or on a device they may not use; here every problem has both.
 TEST("schedule annealing keeps groups together and ops where they may be, and still moves") {
     int64_t moved = 0;
     for (uint64_t seed = 0; seed < 24; ++seed) {
@@ -116,7 +116,7 @@ TEST("schedule annealing gains, and more with more moves, in both transfer model
     }
 }
 
-// A limit that the start exceeds: 6 in 10 of what one device needs, on two of them.
+// Sets a limit that the start exceeds: 6 in 10 of what one device needs, on two of them.
 TEST("schedule annealing finds its way within memory limits") {
     int feasible = 0;
     for (uint64_t seed = 0; seed < 8; ++seed) {
@@ -139,7 +139,7 @@ TEST("schedule annealing finds its way within memory limits") {
     CHECK(feasible == 8);
 }
 
-// What may allocate is a link's sequence that grows longer than it ever was.
+// Only a link's sequence that grows longer than ever before may allocate.
 TEST("schedule annealing allocates next to nothing once it has moved for a while") {
     for (bool blocking : {false, true}) {
         const auto p = random_problem({.num_ops = 100, .num_devices = 3, .blocking = blocking}, 1);

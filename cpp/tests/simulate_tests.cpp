@@ -32,7 +32,7 @@ TEST("times and peaks equal those of the slow replay, in both transfer models") 
     });
 }
 
-// The most bytes that tensors in memory, workspaces and residents take together on each device.
+// Returns the most bytes that tensors in memory, workspaces and residents take together on each device.
 std::vector<int64_t> peaks_of(const Problem& p, std::span<const int32_t> device_of, std::span<const Step> order,
                               std::span<const int64_t> start, std::span<const int64_t> finish) {
     using Event = std::tuple<int64_t, int64_t, int64_t>;  // time, 2 * place (+ 1 at the finish), bytes
@@ -116,7 +116,7 @@ TEST("an order that lacks, repeats or misplaces a step is refused") {
         for (const Step& step : valid) {
             const int32_t op = step.is_op() ? step.id : p->producer[step.id];
             if (step.is_op() && p->inputs[op].empty() && p->predecessors[op].empty()) continue;
-            CHECK(!changed([&](auto& order) {  // in front of all it depends on
+            CHECK(!changed([&](auto& order) {  // before all it depends on
                 std::erase_if(order,
                               [&](const Step& s) { return s.id == step.id && s.destination == step.destination; });
                 order.insert(order.begin(), step);
@@ -124,7 +124,7 @@ TEST("an order that lacks, repeats or misplaces a step is refused") {
         }
         for (int32_t op = 0; op < p->num_ops; ++op) {
             if (p->group[op] == op || p->num_devices == 1) continue;
-            auto apart = decoded.device_of;  // with no transfer more or less to tell it by
+            auto apart = decoded.device_of;  // the transfers fit the placement, so only the group is wrong
             apart[size_t(op)] = (apart[size_t(op)] + 1) % p->num_devices;
             CHECK(!is_valid(*p, apart, with_transfers(*p, apart, ops_of(valid), TransferTiming::late)));
         }

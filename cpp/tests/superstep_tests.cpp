@@ -1,4 +1,4 @@
-// Supersteps: what a move changes is what a recomputation gives, and the simulation never takes longer.
+// Tests of supersteps: after a move everything equals a recomputation, and the simulation never takes longer.
 #include "allocations.hpp"
 #include "cases.hpp"
 #include "construct/segment_fill.hpp"
@@ -33,7 +33,7 @@ Supersteps filled(const Problem& p) {
 
 bool moves_alone(const Problem& p, int32_t op) { return p.group[op] == op && std::ranges::count(p.group, op) == 1; }
 
-// A random place in the op's reach; its own where the reach holds no other on the device drawn.
+// Returns a random place in the op's reach; its own if the reach holds no other on the device drawn.
 Place random_place(const Problem& p, const Supersteps& state, int32_t op, const RandomStream& stream, uint64_t index) {
     const Place from = state.places()[op];
     const auto device = moves_alone(p, op) ? int32_t(stream.below(index, uint32_t(p.num_devices))) : from.device;
@@ -48,7 +48,7 @@ int64_t simulated(const Problem& p, const std::vector<Place>& places) {
     return simulate_time(p, devices_of(places), order_of(p, places), scratch);
 }
 
-// The places of a walk of random moves, however bad.
+// Returns supersteps after a walk of random moves, however bad.
 Supersteps walked(const Problem& p, uint64_t seed) {
     Supersteps state = filled(p);
     const RandomStream stream(seed, 2, 0, 0);
@@ -107,7 +107,7 @@ TEST("the simulated step time is at most the value of the supersteps") {
     });
 }
 
-// Each barrier that is left is a transfer between the two devices, which synchronises both.
+// Each remaining barrier is a transfer between the two devices, which synchronises both.
 TEST("with two devices and no signals the value of merged supersteps is the step time, the least of all three") {
     for_each_superstep_problem(300, [](const auto& p, uint64_t seed) {
         const Supersteps state = walked(*p, seed);

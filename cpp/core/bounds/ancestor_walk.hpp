@@ -1,4 +1,4 @@
-// The ancestors of an op, with how long before it they end at least.
+// Walks through the ancestors of an op, with the least time between their end and its start.
 #pragma once
 
 #include <algorithm>
@@ -8,11 +8,11 @@
 
 namespace placewright {
 
-// From the last to the first: so all that lead on from one to the op are known when it is taken. Different devices cost
-// a transfer somewhere on every path between them.
+// Takes ancestors from the highest number to the lowest, so all paths from an ancestor to the op are known when it is
+// taken. If the two are on different devices, every path between them has a transfer.
 class AncestorWalk {
   public:
-    // The reference is kept.
+    // Keeps the reference.
     explicit AncestorWalk(const Delays& delays)
         : delays_(delays), met_by_(delays.before.num_rows(), -1), rest_(met_by_.size()), apart_(met_by_.size()) {}
 
@@ -24,7 +24,7 @@ class AncestorWalk {
 
     bool is_over() const { return heap_.empty(); }
 
-    // How many were met and not taken.
+    // Returns the number of ancestors that were met and not yet taken.
     size_t num_open() const { return heap_.size(); }
 
     int32_t take() {
@@ -34,15 +34,15 @@ class AncestorWalk {
         return taken;
     }
 
-    // Goes on from one that was taken to what it waits for. time: of that op.
+    // Continues from an ancestor that was taken to the ops it waits for. time: that of the ancestor.
     void pass(int32_t taken, int64_t time) {
         reach_from(taken, time + rest(taken), std::min(time + apart(taken), Delays::kNever));
     }
 
-    // Between its end and the start of the op, at the least.
+    // The least time between the ancestor's end and the start of the op.
     int64_t rest(int32_t ancestor) const { return rest_[size_t(ancestor)]; }
 
-    // The same if the two are on different devices.
+    // The same if the two run on different devices.
     int64_t apart(int32_t ancestor) const { return apart_[size_t(ancestor)]; }
 
   private:
@@ -63,7 +63,7 @@ class AncestorWalk {
 
     const Delays& delays_;
     int32_t op_ = -1;
-    std::vector<int32_t> met_by_;  // [op] the op whose walk has met it
+    std::vector<int32_t> met_by_;  // [op] the last op whose walk met it
     std::vector<int64_t> rest_, apart_;
     std::vector<int32_t> heap_;
 };

@@ -8,20 +8,21 @@ namespace placewright {
 namespace {
 
 constexpr int64_t kNever = Delays::kNever;
-// Joins and forks where few other paths go by prove most: no more than at so many ops before and after.
+// Joins and forks with few other open paths prove most: those with no more than any of the kBeside ops before and
+// after.
 constexpr size_t kBeside = 6;
 constexpr size_t kMostAncestors = 64, kMostOfNarrow = 320;
-constexpr int kNearForks = 4;        // looked at whatever goes by
-constexpr int64_t kNarrowShare = 8;  // of what other joins may spend
-constexpr size_t kMostEnds = 6;      // delays before the join from which on ops are taken
+constexpr int kNearForks = 4;        // the nearest forks, tried however many paths are open
+constexpr int64_t kNarrowShare = 8;  // a narrow join may spend this many times as much as others
+constexpr size_t kMostEnds = 6;      // thresholds tried for the delay before the join
 
-// Some ops between a fork and a join, with the least of their delays.
+// A set of ops between a fork and a join, with the least of each of their delays.
 struct Together {
     int64_t after = kNever, apart_after = kNever, before = kNever, apart_before = kNever;
     int64_t time = 0, work = 0;
 
-    // On one device the ops run one after the other. On several, a device loses `far` of the time, those of the fork
-    // and the join together `far - near` less. In under `far` ns only those two do anything.
+    // On one device the ops run one after another. On several, each device loses `far` of the time, except that the
+    // devices of the fork and the join together lose `far - near` less. In under `far` ns only those two do any work.
     int64_t least_time(int64_t scale, int64_t heaviest) const {
         using Wide = __int128;
         const Wide near = Wide(after) + before, far = Wide(apart_after) + apart_before;
@@ -99,7 +100,7 @@ void ForkJoin::find_ancestors(int32_t op, size_t most) {
     }
 }
 
-// The ancestors that come after the fork.
+// Collects the ancestors that come after the fork.
 void ForkJoin::find_between(size_t fork) {
     between_.clear();
     after_fork_.assign(fork + 1, -1);
@@ -111,7 +112,7 @@ void ForkJoin::find_between(size_t fork) {
         for (int32_t i = delays_.before.begin[op]; i < delays_.before.begin[op + 1]; ++i) {
             const int32_t other = delays_.before.values[i];
             const auto there = size_t(place_[size_t(other)]);
-            // Places of other joins' ancestors stay where they were.
+            // Entries in place_ from earlier joins are not cleared, so they are checked here.
             if (there > fork || ancestors_[there] != other || after_fork_[there] < 0) continue;
             const bool is_fork = there == fork;
             const int64_t after = is_fork ? 0 : after_fork_[there] + durations_.time_ns[other];
@@ -126,7 +127,8 @@ void ForkJoin::find_between(size_t fork) {
     }
 }
 
-// The most that any of their sets needs, of those that hold all ops with delays from some on.
+// Returns the longest time that any set of ops needs, among the sets of all ops whose two delays reach given
+// thresholds.
 int64_t ForkJoin::least_time() {
     std::ranges::sort(between_, std::greater{}, &Between::apart_from_fork);
     ends_.clear();

@@ -1,4 +1,4 @@
-// How long it takes at least from where paths part to where they join, if ops elsewhere wait for transfers.
+// The least time between a fork of paths and their join, where ops on other devices wait for transfers.
 #pragma once
 
 #include <vector>
@@ -9,22 +9,23 @@
 
 namespace placewright {
 
-// Ops between a fork u and a join v that are not on the device of u start later by a transfer on their way from u, and
-// those not on the device of v end earlier by one on their way to v. So in L ns between the end of u and the start of v
-// a device does L less these delays of work at most; or one device does all of it.
+// Bounds how early joins of paths can start. Ops between a fork u and a join v that are not on the device of u start
+// later by a transfer on their way from u, and those not on the device of v end earlier by a transfer on their way to
+// v. So in the L ns between the end of u and the start of v, either one device does all the work, or each device works
+// at most L less these delays.
 class ForkJoin {
   public:
-    // budget: of dependencies that are looked at, for all joins together. References are kept.
+    // budget: dependencies that may be looked at, for all joins together. Keeps the references.
     ForkJoin(const Delays& delays, const Durations& durations, int64_t budget);
 
-    // A time before which op, where paths join, starts in no plan, from the heads of what comes before it. joins_left:
-    // how many there are from op on.
+    // Returns a time before which no plan starts op, a join of paths, from the heads of its ancestors. joins_left: the
+    // number of joins from op on, itself included.
     int64_t earliest_start(int32_t op, std::span<const int64_t> head, int64_t joins_left);
 
   private:
     struct Between {
-        int64_t after_fork, apart_from_fork;  // from the fork's end to its start at least; and on another device
-        int64_t to_join, apart_from_join;     // from its end to the join's start at least; and on another device
+        int64_t after_fork, apart_from_fork;  // least time from the fork's end to its start; if on another device
+        int64_t to_join, apart_from_join;     // least time from its end to the join's start; if on another device
         int64_t time, work;
     };
 
@@ -38,12 +39,12 @@ class ForkJoin {
     const Durations& durations_;
     int64_t budget_;
     AncestorWalk to_join_;
-    std::vector<int32_t> num_after_;                     // [op] ops that wait for it
-    std::vector<int32_t> num_open_;                      // [op] of it and those before it, for which a later one waits
-    std::vector<int32_t> place_;                         // [op] its place among the ancestors, of those that are
-    std::vector<int32_t> ancestors_;                     // from the last to the first
-    std::vector<size_t> num_open_beside_;                // [place] ancestors before it that a later one waits for
-    std::vector<int64_t> after_fork_, apart_from_fork_;  // [place] -1 where it does not come after the fork
+    std::vector<int32_t> num_after_;                     // [op] number of ops that wait for it
+    std::vector<int32_t> num_open_;                      // [op] number of ops up to it for which a later op waits
+    std::vector<int32_t> place_;                         // [op] its place among the ancestors, if it is one
+    std::vector<int32_t> ancestors_;                     // from the highest number to the lowest
+    std::vector<size_t> num_open_beside_;                // [place] lower ancestors for which a later op waits
+    std::vector<int64_t> after_fork_, apart_from_fork_;  // [place] -1 if it does not come after the fork
     std::vector<Between> between_;
     std::vector<int64_t> ends_;
 };

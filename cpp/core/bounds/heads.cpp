@@ -38,13 +38,14 @@ class HeadSearch {
     }
 
   private:
-    // One predecessor has said all that its ancestors can.
+    // The head of a single predecessor already accounts for its ancestors.
     bool is_join(int32_t op) const { return delays_.before[op].size() > 1; }
 
     int64_t finish(int32_t op) const { return head_[op] + durations_.time_ns[op]; }
 
-    // The ancestors that start at R or later do all their work after R and before op, over all devices. They are taken
-    // by falling head; an ancestor through which all others lead ends it, for its own head accounts for those.
+    // Bounds the start of op by shared work: the ancestors that start at R or later do all their work between R and the
+    // start of op, over all devices. Takes them by descending head and stops at an ancestor through which all others
+    // lead, because its own head accounts for those.
     int64_t after_shared_work(int32_t op) {
         int64_t earliest = 0, work = 0;
         by_head_.clear();
@@ -71,13 +72,13 @@ class HeadSearch {
     }
 
     struct Ancestor {
-        int64_t arrival;  // op starts no earlier where they are on different devices
+        int64_t arrival;  // op starts no earlier if they are on different devices
         int64_t head;
         int64_t time;
     };
 
-    // If op starts at T, every ancestor whose result would arrive after T from another device runs on op's own device,
-    // one after the other with the rest of these: T is no less than what that takes.
+    // Bounds the start of op by ancestors that run one after another. If op starts at T, every ancestor whose result
+    // would arrive after T from another device runs on op's own device, so T is no less than the end of their sequence.
     int64_t after_sequence_or_transfer(int32_t op) {
         find_late_ancestors(op);
         std::ranges::sort(late_, [](const Ancestor& a, const Ancestor& b) { return a.arrival > b.arrival; });
@@ -91,14 +92,14 @@ class HeadSearch {
         return head_[op];
     }
 
-    // The latest end of any set of them that starts with its earliest head, run one after the other.
+    // Returns the end of the ancestors in by_head_ if they run one after another, none before its head.
     int64_t sequence_end() const {
         int64_t end = 0;
         for (const auto& [head, i] : by_head_) end = std::max(end, head) + late_[size_t(i)].time;
         return end;
     }
 
-    // Ancestors whose arrival is after op's head.
+    // Collects the ancestors whose arrival is after op's head.
     void find_late_ancestors(int32_t op) {
         late_.clear();
         walk_.begin(op);
@@ -114,14 +115,14 @@ class HeadSearch {
 
     static constexpr int64_t kLeastReach = 8;
     static constexpr size_t kMaxLate = 64;
-    static constexpr int64_t kBetween = 3;  // dependencies between forks and joins for each ancestor of the budget
+    static constexpr int64_t kBetween = 3;  // fork-join dependencies looked at per ancestor of the budget
 
     const Delays& delays_;
     const Durations& durations_;
     int64_t budget_;     // ancestors that may still be looked at
-    int64_t reach_ = 0;  // as many in each search from this join; what it leaves is there for later ones
+    int64_t reach_ = 0;  // limit of each search from this join; what one leaves unused, later ones may use
     std::vector<int64_t> head_;
-    std::vector<int32_t> seen_by_;  // [op] the op whose search has met it
+    std::vector<int32_t> seen_by_;  // [op] the last op whose search met it
     std::vector<std::pair<int64_t, int32_t>> by_head_;
     AncestorWalk walk_;
     std::vector<Ancestor> late_;

@@ -21,14 +21,15 @@ struct Holding {
     std::vector<int32_t> readers;
 };
 
-// Views of one tensor in more sizes than this are left out, the smallest first, to stay linear.
+// Only the largest sizes in which ops read one storage count, at most this many, so that the time stays linear.
 constexpr size_t kMaxLevels = 8;
 
-// How many ops may join another one.
+// The most ops tried as additions to a set.
 constexpr int64_t kMaxTried = 64;
 
-// What a storage holds at least while ops still want it: all of it at home, or a copy of one of the tensors in it. So a
-// tensor smaller than the storage counts for no more than its own bytes, and each byte for those who want that much.
+// Returns the least that is held of each storage while ops still need it: all of it at home, or a copy of one of its
+// tensors. So a tensor smaller than the storage counts only for its own bytes, and each byte is held for the readers
+// that need at least that much.
 std::vector<Holding> holdings_of(const Problem& p) {
     std::vector<std::vector<std::pair<int64_t, int32_t>>> readers_of(p.num_tensors);  // [storage] (bytes, reader)
     for (int32_t tensor = 0; tensor < p.num_tensors; ++tensor) {
@@ -59,9 +60,10 @@ std::vector<Holding> holdings_of(const Problem& p) {
     return holdings;
 }
 
-// Looks for the op at whose start most must be in use. When op v starts, the ops that have finished are a closed set:
-// with an op all it waits for; v's ancestors are in it, v and its descendants are not. A holding whose owner is in the
-// set and of whose readers one is not is in use. The least such sum over all closed sets is a minimum cut.
+// Finds the op at whose start the most memory must be in use. When op v starts, the finished ops are a closed set: with
+// each op it holds all ops that this one waits for. It holds v's ancestors, but neither v nor its descendants. A
+// holding is in use if its owner is in the set and one of its readers is not. The least such sum over all closed sets
+// is a minimum cut.
 class LiveMemory {
     enum State : uint8_t { kFree, kDone, kLater };
 
@@ -85,7 +87,7 @@ class LiveMemory {
         arcs_ += p_.num_ops + 2 * static_cast<int64_t>(before_.values.size());
     }
 
-    // What is in use when each op of a valid order starts is no less than what must be.
+    // Lowers at_most_ to the memory in use when each op of a valid order starts.
     void follow(std::span<const int32_t> order) {
         std::vector<int32_t> left(holdings_.size());
         std::vector<std::vector<int32_t>> read(p_.num_ops);
@@ -119,8 +121,9 @@ class LiveMemory {
         return best;
     }
 
-    // Of any ops one is the last to start, when the others have finished (kDone; on one device), and one the first,
-    // when they have not (kLater): the least over them of what must then be in use. Ops that raise it join one by one.
+    // Bounds memory by sets of ops. One op of a set starts last, when the others have finished (kDone; on one device),
+    // and one starts first, when they have not (kLater). The bound is the least, over the ops, of what must then be in
+    // use. Ops that raise it join the set one by one.
     int64_t of_several(const LiveMemoryBound& best, State state, int64_t& budget) {
         std::vector<int32_t> ops{best.op}, candidates(size_t(p_.num_ops));
         int64_t most = best.bytes;
@@ -147,7 +150,7 @@ class LiveMemory {
   private:
     int64_t own_bytes(int32_t op) const { return p_.output_bytes[op] + p_.workspace_bytes[op]; }
 
-    // Gives its state to an op, and the same to all that it leads to and that have none yet.
+    // Gives `own` to one op, and `state` to all ops that it leads to and that have no state yet.
     void spread(int32_t from, const Csr& to, State own, State state) {
         state_[from] = own;
         queue_.assign(1, from);
@@ -159,8 +162,8 @@ class LiveMemory {
                 }
     }
 
-    // The least that can be in use when op starts, and the other ops have finished (or have not, for kLater); less when
-    // the budget ends. INT64_MAX where that cannot be.
+    // Returns the least that can be in use when op starts and the other ops have finished (or have not, for kLater);
+    // less if the budget ends. INT64_MAX if that cannot be.
     int64_t least_at(int32_t op, int64_t& budget, std::span<const int32_t> others = {}, State state = kDone) {
         std::ranges::fill(state_, kFree);
         spread(op, before_, kLater, kDone);
@@ -177,7 +180,7 @@ class LiveMemory {
         return in_use + own_bytes(op);
     }
 
-    // Returns what is in use in any case.
+    // Returns the bytes that are in use in any case.
     int64_t build_network() {
         cut_.reset();
         for (int32_t op = 0; op < p_.num_ops; ++op)
@@ -198,7 +201,8 @@ class LiveMemory {
         return always;
     }
 
-    // Returns the bytes if they are in use whenever the owner has finished; otherwise adds what frees them.
+    // Returns the bytes if they are in use whenever the owner has finished; otherwise adds arcs for the readers that
+    // free them and returns 0.
     int64_t add_holding(const Holding& holding) {
         const auto in = [&](State state) { return [&, state](int32_t reader) { return state_[reader] == state; }; };
         if (holding.live_out || std::ranges::any_of(holding.readers, in(kLater))) return holding.bytes;
@@ -217,7 +221,8 @@ class LiveMemory {
         return 0;
     }
 
-    // The ops that could start next in the state that the cut found have no more in use than that and their own.
+    // Lowers at_most_ of the ops that could start next in the state that the cut found: that state and their own bytes
+    // suffice.
     void learn(int64_t in_use) {
         const auto done = [&](int32_t op) {
             return state_[op] == kDone || (state_[op] == kFree && cut_.on_source_side(node_of_[op]));
@@ -231,10 +236,10 @@ class LiveMemory {
     Csr before_, after_;
     std::vector<Holding> holdings_;
     Csr owned_;                     // op -> holdings
-    std::vector<int64_t> at_most_;  // [op] no more than this must be in use when it starts
-    int64_t arcs_ = 0;              // what building and leaving one network looks at
+    std::vector<int64_t> at_most_;  // [op] the memory that must be in use when it starts is at most this
+    int64_t arcs_ = 0;              // the most arcs that one network can have
     std::vector<State> state_;      // [op]
-    std::vector<int32_t> node_of_;  // [op] where its state is free
+    std::vector<int32_t> node_of_;  // [op] its node if its state is kFree
     std::vector<int32_t> queue_;
     MinimumCut cut_;
 };

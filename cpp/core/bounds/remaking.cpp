@@ -12,9 +12,10 @@ namespace placewright {
 namespace {
 
 constexpr int kPriceBits = 40;     // prices are whole multiples of 2^-40 ns per byte,
-constexpr int kMostTimeBits = 10;  // and what flows of 2^-10 ns or, where times are long, of more
-constexpr double kMemory = 0.6;    // of the step before, in a step's direction
-// How much more than the best is aimed at, relative to it: less when so many steps in turn have found nothing better.
+constexpr int kMostTimeBits = 10;  // and flows of 2^-10 ns, or of more where times are long
+constexpr double kMemory = 0.6;    // weight of the previous direction in a step's direction
+// A step aims at a value this much above the best, relative to it. The aim halves after kPatience steps without a
+// better value.
 constexpr double kFirstAim = 0.3, kLeastAim = 0.0003;
 constexpr int kPatience = 8;
 
@@ -25,7 +26,7 @@ class Dual {
         time_bits_ = std::clamp(60 - int(std::bit_width(total)), 0, kMostTimeBits);
     }
 
-    // What the prices prove, rounded up, and in which direction more would be proven.
+    // Returns the bound that the prices prove, rounded up, and finds the direction in which more would be proven.
     int64_t value(const std::vector<double>& prices, int64_t& budget) {
         std::vector<int64_t> whole(prices.size());
         for (size_t i = 0; i < prices.size(); ++i) whole[i] = std::llround(std::ldexp(prices[i], kPriceBits));
@@ -45,7 +46,7 @@ class Dual {
             const auto exact = static_cast<__int128>(whole[size_t(r_.moment[node])]) * r_.bytes[node];
             return static_cast<int64_t>(std::min<__int128>(exact >> (kPriceBits - time_bits_), MinimumCut::kUncut / 2));
         };
-        // A way has two nodes, with what it may take between them.
+        // A way has two nodes; the arc between them limits what flows through it.
         for (size_t node = 0; node < node_.size(); ++node) {
             node_[node] = cut_.add_node();
             if (!r_.is_way[node]) {

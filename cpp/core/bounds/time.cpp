@@ -11,11 +11,11 @@ namespace placewright {
 
 namespace {
 
-constexpr size_t kMaxAncestorSets = 1 << 14;  // of so many bits: 32 MiB
+constexpr size_t kMaxAncestorSets = 1 << 14;  // as many sets of as many bits take 32 MiB
 
 using Wide = __int128;  // work of all ops times scale, and heads times scale, may pass 2^63
 
-// Values by rank: added to in all ranks up to one, asked for their maximum.
+// Values by rank, with addition to a prefix of ranks and the maximum of all.
 class PrefixMaximum {
   public:
     explicit PrefixMaximum(std::span<const Wide> values)
@@ -23,7 +23,7 @@ class PrefixMaximum {
         std::ranges::copy(values, most_.begin() + int64_t(size_));
         for (size_t node = size_ - 1; node > 0; --node) most_[node] = std::max(most_[2 * node], most_[2 * node + 1]);
     }
-    // Adds `value` up to and at `last`, and `once` more at `last`.
+    // Adds `value` to all ranks up to and including `last`, and `once` more to `last`.
     void add(size_t last, Wide value, Wide once) {
         size_t node = size_ + last;
         most_[node] += value + once;
@@ -39,8 +39,8 @@ class PrefixMaximum {
 
   private:
     size_t size_;
-    std::vector<Wide> most_;   // [node] of the ranks below it, without what was added above it
-    std::vector<Wide> added_;  // [node] to all ranks below it
+    std::vector<Wide> most_;   // [node] maximum of the ranks below it, without additions at nodes above it
+    std::vector<Wide> added_;  // [node] added to all ranks below it
 };
 
 int64_t longest_path(const Delays& delays, std::span<const int64_t> time_ns) {
@@ -60,7 +60,7 @@ int64_t longest_through(std::span<const int64_t> head, const Durations& duration
 }
 
 // For every R and Q, the ops with heads of at least R and tails of at least Q do all their work between R and Q before
-// the end. R falls; for every Q that some op taken so far has for its tail, the tree holds Q and the work of those
+// the end. R descends. For every Q that is the tail of an op taken so far, the tree holds Q plus the work of the ops
 // taken with tails of at least Q.
 int64_t fullest_window(std::span<const int64_t> head, const Durations& durations, std::span<const int64_t> tail) {
     constexpr Wide kNotYet = Wide{1} << 124;
@@ -91,7 +91,7 @@ std::vector<int64_t> fastest_times(const Problem& p) {
     return fastest;
 }
 
-// Per op the least a host is busy with its launch; 0 where it may run without one.
+// Returns, per op, the least time that its launch keeps a host busy; 0 if it may run without a launch.
 std::vector<int64_t> least_launches(const Problem& p) {
     std::vector<int64_t> least(p.has_hosts ? size_t(p.num_ops) : 0, INT64_MAX);
     for (size_t op = 0; op < least.size(); ++op)
@@ -110,8 +110,8 @@ int64_t count_hosts(const Problem& p) {
 
 int64_t divided(int64_t time, int64_t hosts) { return (time + hosts - 1) / hosts; }
 
-// Hosts have launched an op and all its ancestors before it starts. Ancestors are sets of bits; each is counted with
-// the least launch of any op.
+// Returns heads from launches: hosts have launched an op and all its ancestors before it starts. Ancestors are bit
+// sets; each of them counts as the shortest launch of any op.
 std::vector<int64_t> launched_heads(const Delays& delays, std::span<const int64_t> launch, int64_t num_hosts) {
     std::vector<int64_t> head;
     for (int64_t time : launch) head.push_back(divided(time, num_hosts));
@@ -134,7 +134,8 @@ std::vector<int64_t> launched_heads(const Delays& delays, std::span<const int64_
     return head;
 }
 
-// The last of any ops to be launched waits for the launches of all of them, and its time and tail follow.
+// Bounds the step time by launches: of any set of ops, the one launched last waits for the launches of all of them, and
+// its time and tail follow.
 int64_t launches_and_rest(std::span<const int64_t> launch, int64_t num_hosts, const Durations& durations,
                           std::span<const int64_t> tail) {
     std::vector<std::pair<int64_t, int64_t>> rests;  // what follows a launch, and the launch
@@ -149,7 +150,7 @@ int64_t launches_and_rest(std::span<const int64_t> launch, int64_t num_hosts, co
     return longest;
 }
 
-// The longest chain of ops, each after its own launch where it runs on a device for which a host launches.
+// Returns the longest chain of ops, each after its own launch if it runs on a device for which a host launches.
 int64_t launched_path(const Problem& p, const Delays& delays, std::span<const int64_t> tail) {
     std::vector<int64_t> finish(size_t(p.num_ops), INT64_MAX);
     int64_t longest = 0;

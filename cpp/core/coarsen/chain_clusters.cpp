@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMaxPasses = 12;
 
-// Merges ops step by step. A cluster is known by the op at the root of its set.
+// Merges ops step by step. A cluster is identified by the op at the root of its set.
 class Merging {
   public:
     Merging(const Problem& problem, int64_t cap_ns)
@@ -28,14 +28,14 @@ class Merging {
         for (int32_t op = 0; op < problem.num_ops; ++op) share(op, problem.group[op]);
     }
 
-    // Whether anything was merged.
+    // Makes one pass; returns whether anything was merged.
     bool pass(bool by_successor) {
         bool merged = false;
         for (const Edge& edge : lone_edges(by_successor)) merged |= merge(edge.op, edge.neighbour);
         return merged;
     }
 
-    // The cluster of each op, numbered in a topological sequence (Kahn 1962).
+    // Returns the cluster of each op, numbered in topological order (Kahn 1962).
     std::vector<int32_t> numbered() {
         std::vector<int32_t> waits(problem_.num_ops), number_of(problem_.num_ops, -1);
         std::vector<std::pair<int32_t, int32_t>> edges;
@@ -75,7 +75,7 @@ class Merging {
         }
     }
 
-    // From every cluster with one neighbour on that side the edge to it, the heaviest first.
+    // Returns, for every cluster with a single neighbour on that side, the edge to it, the heaviest first.
     std::vector<Edge> lone_edges(bool by_successor) {
         std::vector<int32_t> neighbour(problem_.num_ops, kNone);
         std::vector<int64_t> bytes(problem_.num_ops);
@@ -102,7 +102,7 @@ class Merging {
         return true;
     }
 
-    // Lets two ops share a device; groups always do.
+    // Lets two ops share a device if the cap permits; groups always do. Returns whether they share one.
     bool share(int32_t a, int32_t b) {
         const int32_t first = sharing_.find(a), second = sharing_.find(b);
         if (first == second) return true;
@@ -116,7 +116,7 @@ class Merging {
     const int64_t cap_;
     DisjointSets clusters_, sharing_;
     std::vector<int64_t> work_;         // [root of a cluster] ns
-    std::vector<int64_t> shared_work_;  // [root of what shares a device] ns
+    std::vector<int64_t> shared_work_;  // [root of ops that share a device] ns
 };
 
 }  // namespace

@@ -13,18 +13,18 @@ namespace placewright {
 
 namespace {
 
-// How many vertices are joined into one in a round, about: the order is taken anew before clusters grow further.
+// About how many vertices a round joins into one; the order is computed anew before clusters grow further.
 constexpr int64_t kGrowth = 4;
-// How many times a cluster's share of the work may stand on one device because of groups.
+// How many times a cluster's share of the work groups may tie to one device.
 constexpr double kGroupShare = 4;
-// How much longer the critical path may become, where work divided over the devices does not take longer anyway.
+// How much longer the critical path may become, unless the work divided over the devices takes longer anyway.
 constexpr double kStretch = 1.1;
-// The share of clusters that a round must do without to be worth it.
+// The share of clusters that may remain after a round, for the round to be worth it.
 constexpr double kLeastGain = 0.9;
-// How much shorter a path another rule must offer.
+// The share of the best path so far that the path of another rule must be below.
 constexpr double kMuchShorter = 0.95;
 
-// Ops that must share a device, joined further as clusters join them.
+// The ops that must share a device, which clusters join further.
 class Components {
   public:
     Components(const Problem& p, const std::vector<double>& work)
@@ -39,8 +39,8 @@ class Components {
         }
     }
 
-    // Whether two vertices may become one: with a device for all, and without tying ever more of the graph to one. A
-    // component of one vertex may always go where another stands: nothing elsewhere follows it.
+    // Returns whether two vertices may become one: all must have a common device, and not ever more of the graph may be
+    // tied to one. A component of one vertex may always join another: nothing elsewhere follows it.
     bool may_join(int32_t a, int32_t b, double max_work) {
         a = sets_.find(a), b = sets_.find(b);
         if (a == b) return true;
@@ -60,23 +60,23 @@ class Components {
 
   private:
     DisjointSets sets_;
-    std::vector<int32_t> vertices_;  // [root], as all below
+    std::vector<int32_t> vertices_;  // [root]; so are all below
     std::vector<double> work_;
     std::vector<uint64_t> allowed_;
 };
 
 enum class Order { along, across };
 
-// What a run must keep to.
+// The limits of a run.
 struct RunLimits {
     double work;      // of a run
-    double together;  // of what must share a device
+    double together;  // of ops that must share a device
     double path;      // from the start to the end of the step through a run, with as many devices as there are runs
     bool connected;   // a vertex joins only what it reads
 };
 
-// Cuts a valid order into runs, and labels each vertex with its run; a vertex joins the run before it unless a limit
-// forbids that. Runs of a valid order never make a cycle: every dependency goes forwards in the order, so a dependency
+// Cuts a valid order into runs, and labels each vertex with its run. A vertex joins the run before it unless a limit
+// forbids that. Runs of a valid order never form a cycle: every dependency goes forwards in the order, so a dependency
 // between two runs goes from the earlier to the later.
 class RunCutter {
   public:
@@ -88,7 +88,7 @@ class RunCutter {
           reads_(q.size(), -1),
           ready_(q.size()) {}
 
-    // The number of runs.
+    // Returns the number of runs.
     int32_t cut(std::span<const int32_t> order) {
         level_ = levels(q_, order);
         for (int32_t vertex : order) {
@@ -108,7 +108,7 @@ class RunCutter {
         return finish + std::max(exposed(vertex), level_[vertex] - q_.work[vertex]) <= limits_.path;
     }
 
-    // The longest way to the end from a vertex outside that reads the run, were `vertex` part of it.
+    // Returns the longest path to the end from a vertex outside that reads the run, if `vertex` were part of it.
     double exposed(int32_t vertex) {
         while (!exposed_.empty() && label_[exposed_.top().second] == run_) exposed_.pop();
         if (exposed_.empty() || exposed_.top().second != vertex) return exposed_.empty() ? 0 : exposed_.top().first;
@@ -155,7 +155,7 @@ class RunCutter {
     std::priority_queue<std::pair<double, int32_t>> exposed_;  // vertices that read the run, some of them in it
 };
 
-// New numbers for the vertices: a valid order, of those that are ready the one with the earliest op.
+// Returns new numbers for the vertices in a valid order: always the ready vertex with the earliest op.
 std::vector<int32_t> captured_numbers(const Quotient& q, std::span<const int32_t> cluster_of) {
     std::vector<int32_t> first(q.size(), INT32_MAX), missing(q.in_degree), number(q.size());
     for (size_t op = cluster_of.size(); op-- > 0;) first[cluster_of[op]] = static_cast<int32_t>(op);
@@ -173,7 +173,7 @@ std::vector<int32_t> captured_numbers(const Quotient& q, std::span<const int32_t
     return number;
 }
 
-// Clusters after some rounds.
+// The clusters after some rounds.
 struct Stage {
     Components components;
     Quotient quotient;
@@ -192,7 +192,7 @@ Stage join_runs(const Stage& before, const RunLimits& limits, Order order) {
     return stage;
 }
 
-// Rounds of runs, clusters growing by about kGrowth in each, until there are few enough.
+// Makes rounds of runs, in each of which clusters grow by about kGrowth, until there are few enough.
 class Clustering {
   public:
     Clustering(const Problem& p, const std::vector<double>& work)
@@ -222,9 +222,9 @@ class Clustering {
     int32_t size() const { return now_.quotient.size(); }
     bool is_smaller(const Stage& stage) const { return double(stage.quotient.size()) < kLeastGain * double(size()); }
 
-    // The first rule that makes a difference, unless it makes the critical path longer and a later one does so less:
-    // along dependencies, with groups apart; with groups tied together; however long the path; and at last what may run
-    // at the same time. Whether there was any.
+    // Takes the first rule that makes a difference, unless it makes the critical path longer and a later one does so
+    // less: along dependencies, with groups apart; with groups tied together; with any length of the path; and at last
+    // across them, for ops that may run at the same time. Returns whether any rule made a difference.
     bool connected_round(double share) {
         const std::pair<RunLimits, Order> rules[] = {{{share, kGroupShare * share, max_path_, true}, Order::along},
                                                      {{share, together_, max_path_, true}, Order::along},

@@ -17,7 +17,7 @@ namespace placewright {
 
 namespace {
 
-// Rows with each value's places, in the order of the values.
+// Returns rows with the places of each value, in the order of the values.
 Csr members_by(std::span<const int32_t> value_of, int32_t num_values) {
     Csr members;
     members.begin.assign(num_values + 1, 0);
@@ -77,8 +77,8 @@ class CoarseBuilder {
         if (f_.has_hosts) add_launches();
     }
 
-    // Of a cluster's ops one after another: it may start so early that each of them has been launched when its turn
-    // comes. Launches of ops that take no time are none.
+    // Combines the launches of a cluster's ops, one after another: the cluster may start so early that each of them has
+    // been launched when its turn comes. Ops that take no time are not launched.
     void add_launches() {
         coarse_->launches.resize(coarse_->op_time_ns.size());
         for (int32_t own = 0; own < coarse_->num_ops; ++own)
@@ -95,8 +95,8 @@ class CoarseBuilder {
             }
     }
 
-    // Tensors that other clusters read, that stay to the end, or in whose memory such a tensor or another cluster's
-    // lies.
+    // Finds the tensors that other clusters read, that stay to the end, or whose memory holds such a tensor or one of
+    // another cluster.
     void find_outside() {
         outside_.assign(f_.live_out.begin(), f_.live_out.end());
         shared_.assign(f_.num_tensors, 0);
@@ -156,7 +156,8 @@ class CoarseBuilder {
         coarse_->copy_bytes.back() += f_.copy_bytes[tensor];
     }
 
-    // The most that a cluster's ops, one after another, hold of their own making, less its coarse outputs.
+    // Finds the most memory that a cluster's ops, one after another, hold of their own, workspaces included, less its
+    // coarse outputs.
     void add_workspaces() {
         const StorageUses uses(f_);
         std::vector<int32_t> left(f_.num_tensors);
@@ -176,10 +177,10 @@ class CoarseBuilder {
         }
     }
 
-    // What clusters read, wait for and keep resident: what their ops do, each once.
+    // Adds what clusters read, wait for and keep resident: what their ops do, each once.
     void add_rows() {
         std::vector<int32_t> inputs, residents, before;
-        std::vector<int32_t> read_by(coarse_->num_ops, -1);  // cluster -> the newest that reads a tensor of it
+        std::vector<int32_t> read_by(coarse_->num_ops, -1);  // cluster -> the latest one that reads a tensor of it
         std::vector<std::vector<int32_t>> successors(coarse_->num_ops);
         for (int32_t own = 0; own < coarse_->num_ops; ++own) {
             inputs.clear(), residents.clear(), before.clear();
@@ -206,7 +207,7 @@ class CoarseBuilder {
         csr.begin.push_back(static_cast<int32_t>(csr.values.size()));
     }
 
-    // Clusters with ops of one group share a device, and so do those with ops of theirs.
+    // Lets clusters with ops of one group share a device, and so on with the groups of all their ops.
     void add_groups() {
         DisjointSets together(coarse_->num_ops);
         for (int32_t op = 0; op < f_.num_ops; ++op)
@@ -227,8 +228,8 @@ class CoarseBuilder {
     std::span<const int32_t> cluster_of_;
     std::shared_ptr<Problem> coarse_;
     Csr members_;                     // cluster -> ops
-    std::vector<uint8_t> outside_;    // [tensor] is one of the coarse problem's
-    std::vector<uint8_t> shared_;     // [tensor] shares its memory with another
+    std::vector<uint8_t> outside_;    // [tensor] 1: it is in the coarse problem
+    std::vector<uint8_t> shared_;     // [tensor] 1: it shares its memory with another
     std::vector<int32_t> coarse_of_;  // [tensor] -1 for those inside a cluster
 };
 

@@ -24,7 +24,7 @@ class EdgeMerger {
 
   private:
     Quotient& q_;
-    std::vector<int32_t> place_;  // [vertex] of its newest edge
+    std::vector<int32_t> place_;  // [vertex] place of its newest edge
 };
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace placewright {
 
 namespace {
 
-// Per op, ns along its longest path to the end on these devices.
+// Returns, per op, ns along its longest path to the end on these devices.
 std::vector<int64_t> placed_levels(const Problem& problem, std::span<const int32_t> device_of) {
     std::vector<int64_t> level(problem.num_ops);
     for (int32_t op = problem.num_ops - 1; op >= 0; --op) {
@@ -29,7 +29,7 @@ std::vector<int64_t> placed_levels(const Problem& problem, std::span<const int32
     return level;
 }
 
-// The same, but inputs that another device waits for go before all that works, since they delay nothing.
+// The same, but inputs that another device waits for come before all work, since they delay nothing.
 std::vector<int64_t> urgencies(const Problem& problem, std::span<const int32_t> device_of) {
     std::vector<int64_t> level = placed_levels(problem, device_of);
     const std::vector<uint8_t> is_remote = find_remote_inputs(problem, device_of);
@@ -39,14 +39,15 @@ std::vector<int64_t> urgencies(const Problem& problem, std::span<const int32_t> 
     return level;
 }
 
-// What waits for one device.
+// The ops that wait for one device.
 class Queue {
   public:
     void push(int64_t ready, int64_t level, int32_t op) { waiting_.push({-ready, level, -op}); }
     bool empty() const { return waiting_.empty() && available_.empty(); }
     int64_t next_start() const { return available_.empty() ? std::max(clock_, -waiting_.top().ready) : clock_; }
 
-    // The op to start next: of those ready at next_start(), or when the host can have launched one if that is later.
+    // Removes and returns the op to start next: one of those ready at next_start(), or when the host can have launched
+    // one if that is later.
     int32_t pop(int64_t launched) {
         const int64_t now = std::max(next_start(), launched);
         for (; !waiting_.empty() && -waiting_.top().ready <= now; waiting_.pop())
@@ -55,11 +56,11 @@ class Queue {
         available_.pop();
         return op;
     }
-    // When an op that can start at `start` has finished, after all that ran before it.
+    // Returns when an op that can start at `start` has finished, after all that ran before it.
     int64_t run(int64_t start, int64_t time) { return clock_ = std::max(clock_, start) + time; }
 
   private:
-    // Negated where the least comes first.
+    // Fields are negated where the least comes first.
     struct Waiting {
         int64_t ready, level;
         int32_t op;
@@ -98,7 +99,7 @@ class Dispatcher {
     }
 
   private:
-    // Which of the ops that a device could start goes first: the most urgent, of equals the lower index.
+    // The priority of an op on its device: the most urgent goes first, of equals the lower index.
     int64_t urgency(int32_t op) const {
         if (rule_ == DispatchRule::longest_first) return level_[op];
         return is_remote_[op] ? 1 : -ready_[op];
@@ -119,13 +120,13 @@ class Dispatcher {
         return op;
     }
 
-    // When an op of the device has been launched if its host turns to it now.
+    // Returns when an op of the device is launched if its host turns to it now.
     int64_t launching(int32_t device) const {
         const int32_t host = problem_.host_of[device];
         return host < 0 ? 0 : host_clock_[host] + problem_.launch_ns[device];
     }
 
-    // What takes no time is not launched.
+    // Returns when the op has been launched; 0 if it is not launched.
     int64_t launched_op(int32_t op, int32_t device) {
         if (problem_.host_of[device] < 0 || problem_.launch(op, device).host_ns == 0) return 0;
         int64_t& clock = host_clock_[problem_.host_of[device]];

@@ -9,7 +9,8 @@ namespace placewright {
 
 namespace {
 
-// Evictable memory that its destination has no room for is passed over so often before an op; keeps the walk linear.
+// At most this many evictable pieces that do not fit at their destination are passed over before an op; keeps the walk
+// linear.
 constexpr int32_t kMaxRefusals = 8;
 
 template <class F>
@@ -62,7 +63,7 @@ void Eviction::prepare(std::span<const int32_t> device_of) {
     largest_ = std::ranges::max(peak_);
 }
 
-// As the simulation counts them, and on the way where each tensor is needed and how many are at home on each device.
+// Counts uses as the simulation does, and finds where each tensor is needed and how many are at home on each device.
 void Eviction::count_uses(std::span<const int32_t> device_of) {
     const Problem& p = problem_;
     std::ranges::fill(uses_left_, 0);
@@ -179,7 +180,7 @@ void Eviction::finish(int32_t op, int32_t device) {
     in_use_[device] -= freed;
 }
 
-// Where its last other use came just now.
+// Offers a storage for eviction if only transfers still use it.
 void Eviction::offer_if_evictable(int32_t storage, int32_t home) {
     if (sends_left_[storage] == 0 || sends_left_[storage] != uses_left(storage, home)) return;
     if (problem_.allocated_bytes[storage] == 0) return;

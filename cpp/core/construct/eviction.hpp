@@ -1,4 +1,4 @@
-// From an order of ops and a placement to a whole order that keeps devices below a target: evict on demand.
+// Turns an order of ops and a placement into a whole order that keeps devices below a target: eviction on demand.
 #pragma once
 
 #include <span>
@@ -8,28 +8,30 @@
 
 namespace placewright {
 
-// Transfers go late, right before the first reader on the destination, as with_transfers(late) puts them. Except: where
-// an op would lift its device above the target, memory there that only transfers still hold leaves before the op, the
-// largest piece first, as long as the destinations stay within their targets. A piece leaves whole or not at all, since
-// only then is it free. (Largest first does as well as "first read last" in a search, and needs no look ahead.)
+// Sends transfers late, right before the first reader on the destination, as with_transfers(late) does, with one
+// exception: if an op would lift its device above the target, memory there that only transfers still hold leaves before
+// the op, the largest piece first, as long as the destinations stay within their targets. A piece leaves whole or not
+// at all, since only then is it free. (Largest first does as well as "first read last" in a search, and needs no
+// look-ahead.)
 //
-// On the way memory is counted in the order's order. In the blocking model that is exact, so peaks are those of the
-// simulation; in the overlapped model, where transfers start as early as their link allows, it is a guess that serves
-// to choose, and the order needs a simulation.
+// Memory is counted in the order of the steps. In the blocking model that is exact, so peaks are those of the
+// simulation. In the overlapped model, where transfers start as early as their link allows, it is an estimate that only
+// guides these choices, and the order needs a simulation.
 //
 // O((ops + edges) log tensors); allocates nothing after construction.
 class Eviction {
   public:
     explicit Eviction(const Problem& problem);
 
-    // `ops` holds every op once, after all it depends on; target: bytes per device, residents included. The order stays
-    // until the next call. It is empty when a peak exceeds `max_bytes`: who would not take it need not see its end.
+    // Returns the order, which is valid until the next call. `ops` holds every op once, after all it depends on;
+    // target: bytes per device, residents included. The order is empty if a peak exceeds `max_bytes`; the call then
+    // ends early.
     std::span<const Step> order(std::span<const int32_t> device_of, std::span<const int32_t> ops,
                                 std::span<const int64_t> target, int64_t max_bytes = INT64_MAX);
 
     std::span<const Step> last_order() const { return order_; }
 
-    // No order has more.
+    // No order has more steps.
     size_t max_steps() const { return order_.capacity(); }
 
     // [device] largest number of bytes in use in the last order.
@@ -75,15 +77,15 @@ class Eviction {
     std::span<const int32_t> device_of_;
     std::vector<int32_t> uses_left_;      // [tensor][device] as SimulationScratch::uses_left
     std::vector<uint64_t> needed_on_;     // [tensor] mask of other devices that read it
-    std::vector<uint64_t> waiting_for_;   // [tensor] mask of devices it is still to be sent to; 0 until it is made
-    std::vector<int32_t> sends_left_;     // [storage] transfers that wait, of tensors that are made
+    std::vector<uint64_t> waiting_for_;   // [tensor] mask of devices it must still be sent to; 0 until it is made
+    std::vector<int32_t> sends_left_;     // [storage] waiting transfers of tensors that are made
     std::vector<int64_t> in_use_, peak_;  // [device]
     int64_t largest_ = 0;                 // of peak_
     std::vector<uint64_t> resident_on_;   // [resident] mask of devices
     std::vector<int64_t> level_;          // [place]
-    std::vector<int32_t> heap_begin_;  // [device] its part of heaps_, which has a place for each tensor at home there
-    std::vector<int32_t> heap_size_;   // [device]
-    std::vector<Evictable> heaps_;     // some are outdated: sent since
+    std::vector<int32_t> heap_begin_;     // [device] begin of its part of heaps_, one place per tensor at home there
+    std::vector<int32_t> heap_size_;      // [device]
+    std::vector<Evictable> heaps_;        // some entries are outdated: sent since
     std::vector<Step> order_;
 };
 

@@ -1,4 +1,4 @@
-// What placements cost under one schedule that is the same for all: ops run first come, first served.
+// The cost of placements under one scheduling rule for all: first come, first served.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace placewright {
 
-// The whole order: ops as dispatched first come, first served, transfers early, or batched where they block.
+// Returns the whole order: ops dispatched first come, first served, transfers early, or batched if they block.
 std::vector<Step> first_come_schedule(const Problem& problem, std::span<const int32_t> device_of);
 
-// Each placement (rows of num_ops devices) simulated in that order, on so many threads, which decide nothing.
+// Simulates each placement (rows of num_ops devices) in that order. The number of threads does not change the results.
 std::vector<Outcome> measure_placements(const Problem& problem, std::span<const int32_t> placements, int32_t threads);
 
 }  // namespace placewright

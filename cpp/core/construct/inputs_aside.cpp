@@ -36,7 +36,7 @@ std::vector<Step> with_remote_inputs_first(const Problem& problem, std::span<con
     const std::vector<uint8_t> is_remote = find_remote_inputs(problem, device_of);
     const auto goes_first = [&](const Step& step) {
         if (step.is_op()) return is_remote[step.id] != 0;
-        // What one of them needs from another.
+        // A transfer goes first if a remote input needs it.
         return std::ranges::any_of(problem.consumers[step.id], [&](int32_t reader) {
             return is_remote[reader] && device_of[reader] == step.destination;
         });
@@ -63,7 +63,7 @@ void InputsAside::for_each_reader(int32_t op, F&& f) const {
     for (int32_t edge : whole_.edges[op]) f(edge >> 1);
 }
 
-// One that waits for an input that stays, stays too.
+// An input that waits for one that stays must stay too.
 void InputsAside::find_aside() {
     const std::vector<uint8_t> is_input = find_inputs(whole_);
     neighbour_.assign(whole_.num_ops, -1);
@@ -114,7 +114,7 @@ void InputsAside::make_ops() {
     rest_->minimize_memory = whole_.minimize_memory;
 }
 
-// Groups that no device may hold together are not joined.
+// Does not join groups that no device may hold together.
 void InputsAside::make_groups(InputsFollow follow) {
     DisjointSets sets(whole_.num_ops);
     std::vector<uint64_t> allowed = whole_.allowed;
@@ -195,7 +195,7 @@ std::vector<int32_t> InputsAside::whole_placement(std::span<const int32_t> devic
     return result;
 }
 
-// Puts inputs into an order of the other ops, or of these and their transfers.
+// Inserts inputs into an order of the other ops, or of these and their transfers.
 class InputsAside::Inserter {
   public:
     Inserter(const InputsAside& inputs, std::span<const int32_t> device_of, std::span<const Step> rest)
@@ -207,7 +207,7 @@ class InputsAside::Inserter {
           sent_(whole_.num_tensors) {
         for (size_t k = 0; k < rest.size(); ++k)
             if (rest[k].is_op()) position_[rest[k].id] = static_cast<int32_t>(k);
-        // Where the first of those that wait for an input stands.
+        // An input's position is that of the first op that waits for it.
         for (auto op = inputs_.aside_.rbegin(); op != inputs_.aside_.rend(); ++op)
             inputs_.for_each_reader(
                 *op, [&](int32_t reader) { position_[*op] = std::min(position_[*op], position_[reader]); });
@@ -235,7 +235,8 @@ class InputsAside::Inserter {
     }
 
   private:
-    // To whoever reads it, where transfers block; else only to other inputs, which may stand at the beginning too.
+    // Sends an input to all its readers if transfers block, else only to other inputs, which may be at the beginning
+    // too.
     void send_at_once(int32_t op) {
         for (int32_t tensor = whole_.output_begin[op]; tensor < whole_.output_begin[op + 1]; ++tensor)
             for (int32_t reader : whole_.consumers[tensor])
@@ -256,7 +257,7 @@ class InputsAside::Inserter {
     const InputsAside& inputs_;
     const Problem& whole_;
     std::span<const int32_t> device_of_;
-    std::vector<int32_t> position_;  // [op] in the order of the rest; of an input where it is needed first
+    std::vector<int32_t> position_;  // [op] in the order of the rest; for an input, where it is first needed
     std::vector<uint8_t> is_remote_;
     std::vector<uint64_t> sent_;  // [tensor] mask of devices
     std::vector<Step> order_;

@@ -1,4 +1,5 @@
-// Inputs that share their device with ops that work: set aside while those are placed, so that they decide nothing.
+// Inputs that share their device with ops that do work. They are set aside while those are placed, so that they affect
+// no decision.
 #pragma once
 
 #include <cstdint>
@@ -12,40 +13,41 @@
 
 namespace placewright {
 
-// [op] 1 for what is there when the step starts: it takes no time on any device and waits for nothing but such ops. A
-// graph input, a weight that is an op.
+// [op] 1 for an input, which is there when the step starts: it takes no time on any device and waits for nothing but
+// such ops. Examples are a graph input and a weight that is an op.
 std::vector<uint8_t> find_inputs(const Problem& problem);
 
-// [op] 1 for an input that another device waits for, or that comes before such a one.
+// [op] 1 for an input that another device waits for, or that comes before such an input.
 std::vector<uint8_t> find_remote_inputs(const Problem& problem, std::span<const int32_t> device_of);
 
-// The order with its remote inputs at the beginning, where they delay nothing; their transfers stay where they are.
+// Returns the order with its remote inputs at the beginning, where they delay nothing. Their transfers stay in place,
+// except those that remote inputs need.
 std::vector<Step> with_remote_inputs_first(const Problem& problem, std::span<const int32_t> device_of,
                                            std::span<const Step> order);
 
-// Whom an input follows that shares its device with ops that work.
+// The ops that determine the device of an input that shares it with ops that do work.
 enum class InputsFollow {
-    group,         // those ops alone; its readers may be anywhere
-    first_reader,  // its first reader too, which then shares their device
+    group,         // the ops of its group alone; its readers may be anywhere
+    first_reader,  // also its first reader, which then shares their device
 };
 
 class InputsAside {
   public:
     InputsAside(const Problem& whole, InputsFollow follow);
 
-    // Whether there are such inputs.
+    // Returns whether there are such inputs.
     bool any() const { return !aside_.empty(); }
 
-    // The problem without them. Their memory is resident with all who read it, and with the first of their group; who
-    // reads them finds them everywhere. Valid only where there are any.
+    // The problem without them. Their memory is resident with all their readers and with the first op of their group;
+    // readers find them on every device. Valid only if there are any.
     const std::shared_ptr<Problem>& rest() const { return rest_; }
 
-    // What was decided about the rest, with the inputs. One that another device reads stands at the beginning, where it
-    // delays nothing, any other right before its first reader.
+    // Adds the inputs to what was decided about the rest. An input that another device reads goes to the beginning,
+    // where it delays nothing, any other right before its first reader.
     PlacementAndOrder whole(const PlacementAndOrder& placed) const;
 
-    // The same with transfers. An input leaves right before its first reader there, or where transfers block at the
-    // beginning, as nothing has to wait yet.
+    // The same with transfers. An input is sent right before its first reader there, or at the beginning if transfers
+    // block, as nothing has to wait yet.
     Solution whole(const Solution& placed) const;
 
   private:
@@ -66,9 +68,9 @@ class InputsAside {
     std::vector<uint8_t> is_aside_;      // [op]
     std::vector<int32_t> aside_;         // ops
     std::vector<int32_t> op_of_;         // [op of the rest] op
-    std::vector<int32_t> rest_of_;       // [op] op of the rest, -1 when set aside
+    std::vector<int32_t> rest_of_;       // [op] op of the rest, -1 if set aside
     std::vector<int32_t> tensor_of_;     // [tensor of the rest] tensor
-    std::vector<int32_t> first_reader_;  // [op] when set aside: who first waits for it in captured order, or -1
+    std::vector<int32_t> first_reader_;  // [op] if set aside: the first op in captured order that waits for it, or -1
     std::vector<int32_t> neighbour_;     // [op] the first op of its group that is not set aside
 };
 

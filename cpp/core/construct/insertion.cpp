@@ -15,7 +15,7 @@ namespace placewright {
 
 namespace {
 
-// All ops, of those whose predecessors came already always the one of least key.
+// Returns all ops in a valid order: always the one of least key among those whose predecessors have come.
 template <class Key>
 std::vector<int32_t> ordered_by(const Problem& problem, const std::vector<Key>& keys) {
     using Entry = std::pair<Key, int32_t>;
@@ -32,7 +32,7 @@ std::vector<int32_t> ordered_by(const Problem& problem, const std::vector<Key>& 
     return order;
 }
 
-// Calls f(next, ns) for all that waits for the op, with the mean time of what moves there.
+// Calls f(next, ns) for every successor of the op, with the mean time of its transfer.
 template <class F>
 void for_each_edge(const Problem& problem, const StandIn& link, int32_t op, F&& f) {
     for (int32_t tensor = problem.output_begin[op]; tensor < problem.output_begin[op + 1]; ++tensor)
@@ -64,7 +64,7 @@ class Inserter {
         for (size_t k = 0; k < sequence.size(); ++k) {
             const int32_t op = sequence[k];
             place(op);
-            // An op of no time stands before one that starts with it.
+            // An op of no time comes before one that starts at the same time.
             keys[op] = {start_[op], finish_[op], static_cast<int32_t>(k)};
         }
         return {{std::move(device_of_), ordered_by(p_, keys)}, std::ranges::max(finish_)};
@@ -92,7 +92,7 @@ class Inserter {
         finish_[op] = best_start + p_.op_time(op, best);
     }
 
-    // When all the op needs is on the device; `keeps` takes the links for it.
+    // Returns when all that the op needs is on the device; `keeps` reserves the links for it.
     int64_t ready(int32_t op, int32_t device, bool keeps) {
         int64_t ready = 0;
         if (queueing_) std::ranges::fill(trial_, 0);
@@ -109,7 +109,7 @@ class Inserter {
         int64_t& known = arrival_[size_t(tensor) * p_.num_devices + device];
         if (known >= 0) return known;
         IdleSlots& link = links_[size_t(source) * p_.num_devices + device];
-        // What one op waits for over one link leaves one after another.
+        // Tensors that one op waits for over one link are sent one after another.
         const int64_t start = link.earliest(std::max(finish_[producer], trial_[source]), time);
         trial_[source] = start + time;
         if (keeps) {
@@ -119,7 +119,7 @@ class Inserter {
         return start + time;
     }
 
-    // At the predecessor's start where only the order counts.
+    // Returns when the predecessor lets the op start: at the predecessor's start if only the order counts.
     int64_t signal(int32_t previous, int32_t device) const {
         const int32_t source = device_of_[previous];
         if (source == device) return finish_[previous];
@@ -132,11 +132,11 @@ class Inserter {
     const bool queueing_;
     std::vector<IdleSlots> devices_;
     std::vector<IdleSlots> links_;   // [source][destination]
-    std::vector<int64_t> arrival_;   // [tensor][device] -1 while it was not sent there
+    std::vector<int64_t> arrival_;   // [tensor][device] -1 while it has not been sent there
     std::vector<uint64_t> allowed_;  // [first op of the group]
     std::vector<int32_t> device_of_;
     std::vector<int64_t> start_, finish_;
-    std::vector<int64_t> trial_;  // [source] when the link to the device in question is done with this op's tensors
+    std::vector<int64_t> trial_;  // [source] when the link to the device that is tried is done with this op's tensors
 };
 
 }  // namespace
@@ -150,7 +150,7 @@ std::vector<int64_t> optimistic_costs(const Problem& problem) {
     const int32_t D = problem.num_devices;
     std::vector<int64_t> costs(size_t(problem.num_ops) * D);
     const StandIn link(problem, Outlook::mean);
-    // Per op and device, the cost with the op itself; the least of them over devices.
+    // The cost per op and device with the op itself, and its least over devices.
     std::vector<int64_t> with_op(costs.size()), least(problem.num_ops);
     for (int32_t op = problem.num_ops - 1; op >= 0; --op) {
         const std::span own = std::span(costs).subspan(size_t(op) * D, D);
@@ -176,7 +176,7 @@ std::vector<int32_t> optimistic_order(const Problem& problem, std::span<const in
 
 namespace {
 
-// Per op the longest path from the start to it, its own time not counted.
+// Returns, per op, the longest path from the start to it, without its own time.
 std::vector<int64_t> top_levels(const Problem& problem, const StandIn& link) {
     const std::vector<int64_t> time = stand_in_times(problem, Outlook::mean);
     std::vector<int64_t> level(problem.num_ops);
@@ -187,7 +187,8 @@ std::vector<int64_t> top_levels(const Problem& problem, const StandIn& link) {
     return level;
 }
 
-// From the first source of highest bottom level always on along what that counts, of equals to the first op.
+// Returns the path from the first source of highest bottom level along the successors that determine it; ties go to the
+// first op.
 std::vector<int32_t> critical_path(const Problem& problem, const StandIn& link, const std::vector<int64_t>& bottom) {
     std::vector<int32_t> path{*std::ranges::max_element(problem.sources, {}, [&](int32_t op) { return bottom[op]; })};
     for (int32_t next = path.front(); next >= 0;) {

@@ -20,8 +20,8 @@ int64_t stand_in_time(const Problem& problem, int32_t op, Outlook outlook) {
     return int64_t(std::accumulate(row.begin(), row.end(), __int128{0}) / problem.num_devices);
 }
 
-// Settles ties of time, least first. With overlapped transfers the device that would idle least runs the op and leaves
-// the other to later ones; with blocking ones the lagging device does, as it must catch up at the next barrier anyway.
+// Breaks ties of time, least first. With overlapped transfers the device that would idle least runs the op and leaves
+// the others to later ops; with blocking ones the lagging device does, as it must catch up at the next barrier anyway.
 int64_t preference(const Problem& problem, const PartialSchedule& schedule, int32_t device) {
     return problem.blocking ? schedule.clock(device) : -schedule.clock(device);
 }

@@ -14,7 +14,7 @@ namespace placewright {
 
 namespace {
 
-// Memory of one device, residents left out, while ops run one after another.
+// The memory of one device, without residents, while ops run one after another.
 class OneDeviceMemory {
   public:
     explicit OneDeviceMemory(const Problem& problem)
@@ -53,13 +53,13 @@ class OneDeviceMemory {
     const Problem& problem_;
     StorageUses uses_;
     std::vector<int32_t> users_left_;  // [storage] users that have not run
-    std::vector<int64_t> user_sum_;    // [storage] sum of their indices: the last one's index when one is left
+    std::vector<int64_t> user_sum_;    // [storage] sum of their indices: with one left, its index
     std::vector<int64_t> net_;
     int64_t in_use_ = 0;
     int64_t peak_ = 0;
 };
 
-// Ready ops sorted by need, each node of a binary tree holding the least (net, op) below it: both questions of LPMF
+// Ready ops sorted by need. Each node of a binary tree holds the least (net, op) below it, so both questions of LPMF
 // take logarithmic time however wide the ready set is.
 class ReadyByNeed {
   public:
@@ -79,7 +79,8 @@ class ReadyByNeed {
     void erase(int32_t op) { set(rank_[op], kNone); }
     bool contains(int32_t op) const { return best_[leaves_ + rank_[op]] == op; }
 
-    // The ready op LPMF takes when the peak is `slack` bytes above what is in use. The set must not be empty.
+    // Returns the ready op that LPMF takes when the peak is `slack` bytes above what is in use. The set must not be
+    // empty.
     int32_t choose(int64_t slack) const {
         const auto fitting = std::ranges::upper_bound(need_, slack) - need_.begin();
         const int32_t op = best_in(0, size_t(fitting));
@@ -125,13 +126,13 @@ class ReadyByNeed {
     std::vector<int32_t> best_;  // [node] children of node i are 2i and 2i + 1
 };
 
-// For each op, what its DFS priority counts: itself and, again along every path, all it depends on.
+// Per op, what its DFS priority counts: itself and, once for every path, all it depends on.
 struct History {
     std::vector<int64_t> extra_users;
     std::vector<int64_t> bytes;
 };
 
-// Producers of the op's inputs and its control predecessors, each once.
+// Returns the producers of the op's inputs and its control predecessors, each once.
 std::vector<int32_t> operands(const Problem& problem, int32_t op) {
     std::vector<int32_t> result(problem.predecessors[op].begin(), problem.predecessors[op].end());
     for (int32_t tensor : problem.inputs[op]) result.push_back(problem.producer[tensor]);
@@ -147,7 +148,7 @@ int64_t num_users(const Problem& problem, int32_t op) {
     return users;
 }
 
-// Sums are capped at the whole graph's, as in XLA, since shared history counts once per path.
+// Sums are capped at those of the whole graph, as in XLA, since shared history counts once per path.
 History history(const Problem& problem) {
     History result{std::vector<int64_t>(problem.num_ops), problem.output_bytes};
     const int64_t max_bytes = std::accumulate(problem.output_bytes.begin(), problem.output_bytes.end(), int64_t{0});
@@ -162,7 +163,7 @@ History history(const Problem& problem) {
     return result;
 }
 
-// Ops nothing depends on.
+// Returns the ops that nothing depends on.
 std::vector<int32_t> sinks(const Problem& problem) {
     std::vector<int32_t> result;
     for (int32_t op = 0; op < problem.num_ops; ++op)
@@ -170,14 +171,15 @@ std::vector<int32_t> sinks(const Problem& problem) {
     return result;
 }
 
-// A queue of ready ops by a priority that may rise while they wait: each rise adds an entry, and outdated entries are
-// passed over when they surface.
+// A queue of ready ops by a priority that may rise while they wait. Each rise adds an entry, and outdated entries are
+// skipped when they surface.
 template <class Priority>
 class RisingQueue {
   public:
     void push(const Priority& priority, int32_t op) { entries_.push({priority, -op}); }
 
-    // The op of highest priority, the first of equals. is_current(priority, op) tells outdated entries.
+    // Removes and returns the op of highest priority, the first of equals. is_current(priority, op) identifies outdated
+    // entries.
     template <class F>
     int32_t take(F&& is_current) {
         for (;;) {
@@ -291,7 +293,7 @@ std::vector<int32_t> xla_list_order(const Problem& problem) {
 
 std::vector<int32_t> reverse_greedy_order(const Problem& problem) {
     const StorageUses uses(problem);
-    // Bytes in use before the op less those after it; falls when a storage it uses becomes alive through a later user.
+    // Bytes in use before the op less those after it; decreases when a later user makes a storage alive.
     std::vector<int64_t> rise(problem.num_ops);
     std::vector<uint8_t> alive(problem.live_out);
     std::vector<int32_t> successors_left(problem.num_ops);

@@ -1,4 +1,4 @@
-// Where ops and tensors stand while ops are placed one after another, and the memory that takes.
+// The devices of ops and tensors while ops are placed one after another, and the memory in use.
 #pragma once
 
 #include <cstdint>
@@ -11,33 +11,33 @@
 namespace placewright {
 
 // Memory is an upper bound for the order in which ops are appended, each with its missing inputs sent right before it:
-// a tensor counts on every device that holds it until all its readers are appended, wherever they stand.
+// a tensor counts on every device that holds it until all its readers are appended, on any device.
 class PartialPlacement {
   public:
-    // Without memory it says nothing of peaks and limits, and is faster.
+    // Without memory it gives no peaks or limits, and is faster.
     explicit PartialPlacement(const Problem& problem, bool with_memory = true);
 
-    // As if no op had been placed; allocates nothing.
+    // Returns to the state in which no op is placed; allocates nothing.
     void reset();
 
-    // Devices the op may still use: its group's, or the one where its group already stands.
+    // Returns the devices the op may still use: its group's, or the one where its group already is.
     uint64_t allowed(int32_t op) const {
         const int32_t device = group_device_[problem_.group[op]];
         return device < 0 ? problem_.allowed[op] & problem_.everywhere() : uint64_t{1} << device;
     }
 
-    // -1 while the op is not placed.
+    // Returns -1 while the op is not placed.
     int32_t device_of(int32_t op) const { return device_of_[op]; }
     int32_t home(int32_t tensor) const { return device_of_[problem_.producer[tensor]]; }
     bool is_on(int32_t tensor, int32_t device) const { return present_[tensor] >> device & 1; }
 
-    // When the op may start there: at `start`, or later when a predecessor's signal, by its finish, comes later.
+    // Returns when the op may start there: at `start`, or later if a predecessor's signal, by its finish, comes later.
     int64_t after_signals(int32_t op, int32_t device, int64_t start, const std::vector<int64_t>& finish) const;
 
-    // Peak of the device if the op were appended there now, with the residents of its whole group.
+    // Returns the peak of the device if the op were appended there now, with the residents of its whole group.
     int64_t resulting_peak(int32_t op, int32_t device) const;
 
-    // resulting_peak above the memory limit; 0 when it fits.
+    // Returns the bytes of resulting_peak above the memory limit; 0 if it fits.
     int64_t bytes_over_limit(int32_t op, int32_t device) const;
 
     // Places the op, and its inputs that are missing there.
@@ -58,7 +58,7 @@ class PartialPlacement {
     const bool with_memory_;
     std::vector<int32_t> device_of_;     // [op]
     std::vector<uint64_t> present_;      // [tensor] mask of devices that were sent it, or made it
-    std::vector<int32_t> group_device_;  // [first op of the group], -1 while none of it stands
+    std::vector<int32_t> group_device_;  // [first op of the group], -1 while none of it is placed
     StorageUses uses_;
     Csr group_residents_;                // [first op of the group] residents of all its ops
     std::vector<int32_t> users_left_;    // [storage] ops not appended

@@ -27,7 +27,7 @@ void PartialSchedule::reset() {
     std::ranges::fill(last_barrier_, 0);
 }
 
-// When the transfer has been launched.
+// Returns when the transfer has been launched.
 int64_t PartialSchedule::launched_transfer(int32_t source, int32_t destination, int64_t time, Trial& trial) const {
     const int32_t launcher = problem_.launcher(source, destination);
     if (launcher < 0 || time == 0) return 0;
@@ -90,7 +90,7 @@ int64_t PartialSchedule::earliest_start(int32_t op, int32_t device) const {
     return start_after_transfers(op, device, trial, [](int32_t, int64_t) {});
 }
 
-// Takes over what a trial for the device found.
+// Takes over the result of a trial for the device.
 void PartialSchedule::keep(const Trial& trial, int32_t device) {
     if (problem_.has_hosts) std::copy_n(trial.host_clock.begin(), host_clock_.size(), host_clock_.begin());
     for (uint64_t left = trial.touched; left != 0; left &= left - 1) {

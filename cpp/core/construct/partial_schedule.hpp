@@ -1,6 +1,6 @@
-// A schedule under construction: ops are appended one after another, each with the transfers it still needs right
-// before it (overlapped model) or at the last barrier of the two devices that its tensors can still catch (blocking).
-// Times are those of the simulation with late transfers (overlapped), or with batched ones (blocking; exact when
+// A schedule under construction. Ops are appended one after another, each with the transfers it still needs: right
+// before it (overlapped model), or at the last barrier of the two devices that its tensors can still catch (blocking).
+// Times are those of the simulation with late transfers (overlapped), or with batched ones (blocking; exact if
 // transfers are free and nothing is launched).
 #pragma once
 
@@ -19,13 +19,13 @@ class PartialSchedule {
     // Without memory it places ops by time only.
     explicit PartialSchedule(const Problem& problem, bool with_memory = true);
 
-    // As if no op had been appended; allocates nothing.
+    // Returns to the state in which no op is appended; allocates nothing.
     void reset();
 
     const PartialPlacement& placement() const { return placement_; }
     int64_t clock(int32_t device) const { return clock_[device]; }
 
-    // When the op could start on the device if it were appended now.
+    // Returns when the op could start on the device if it were appended now.
     int64_t earliest_start(int32_t op, int32_t device) const;
 
     // Appends the op and what it needs; its predecessors must have been appended.
@@ -34,8 +34,8 @@ class PartialSchedule {
     PlacementAndOrder take() && { return {std::move(placement_).take_devices(), std::move(ops_)}; }
 
   private:
-    // Clocks (blocking) or links into one device (overlapped) as they would stand after some transfers; one entry per
-    // device, taken over from the schedule at first touch.
+    // Clocks (blocking) or links into one device (overlapped) as they would be after some transfers; one entry per
+    // device, copied from the schedule when first used.
     struct Trial {
         std::array<int64_t, 64> free_at;
         std::array<int64_t, 64> host_clock;  // [host]
@@ -56,11 +56,11 @@ class PartialSchedule {
     PartialPlacement placement_;
     std::vector<int32_t> ops_;
     std::vector<int64_t> clock_;         // [device]
-    std::vector<int64_t> host_clock_;    // [host], where there are any
+    std::vector<int64_t> host_clock_;    // [host], if there are any
     std::vector<int64_t> link_free_;     // [source][destination]
     std::vector<int64_t> finish_;        // [op]
-    std::vector<int32_t> position_;      // [op] how many were appended before it
-    std::vector<int32_t> last_barrier_;  // [device][device] how many ops were appended before it, blocking model
+    std::vector<int32_t> position_;      // [op] number of ops appended before it
+    std::vector<int32_t> last_barrier_;  // [device][device] number of ops appended before it, blocking model
     std::vector<int64_t> arrival_;       // [tensor][device], overlapped model
 };
 

@@ -14,8 +14,8 @@ namespace {
 
 constexpr uint64_t bit(int32_t device) { return uint64_t{1} << device; }
 
-// Groups of ops joined by the tensors they make and read. A tensor counts once for each further part that reads it, so
-// what the splits cut adds up to the bytes moved.
+// Groups of ops connected by the tensors they make and read. A tensor counts once for each further part that reads it,
+// so what the splits cut adds up to the bytes moved.
 struct Hypergraph {
     std::vector<int32_t> vertex_of;  // [op]
     std::vector<uint64_t> allowed;   // [vertex] mask of devices
@@ -53,7 +53,7 @@ Hypergraph hypergraph_of(const Problem& p) {
     return h;
 }
 
-// How fast each device is: the inverse of the time all ops take there.
+// Returns the speed of each device: the inverse of the time that all ops take there; 1 for all if one takes none.
 std::vector<double> speeds(const Problem& p) {
     std::vector<double> total(p.num_devices);
     for (int32_t op = 0; op < p.num_ops; ++op)
@@ -82,8 +82,8 @@ class Bisection {
         fill(devices);
     }
 
-    // One pass: every free vertex moves once, the best first, whatever it costs; then what came after the least cut is
-    // taken back. Whether the cut became less.
+    // Makes one pass: every free vertex moves once, the best first, whatever it costs; then the moves after the least
+    // cut are taken back. Returns whether the cut became less.
     bool improve() {
         open();
         std::vector<int32_t> moved;
@@ -112,7 +112,8 @@ class Bisection {
   private:
     static constexpr uint8_t kAbsent = 2;
 
-    // What may go to one side only goes there; the others fill the first side in captured order up to its share.
+    // Puts vertices that may go to one side only there; the others fill the first side in captured order up to its
+    // share.
     void fill(const std::array<uint64_t, 2>& devices) {
         for (int32_t vertex : vertices_) {
             free_[vertex] = (h_.allowed[vertex] & devices[0]) != 0 && (h_.allowed[vertex] & devices[1]) != 0;
@@ -130,7 +131,8 @@ class Bisection {
             for (int32_t net : h_.nets[vertex]) ++held_[net][side_[vertex]];
     }
 
-    // A pass takes the best vertex of a side only: behind one that does not fit another can gain. Whether one did.
+    // Moves one vertex that reduces the cut, if there is one. A pass considers only the best vertex of a side: if that
+    // does not fit, one behind it may still gain. Returns whether one moved.
     bool settle() {
         for (int32_t vertex : vertices_) {
             if (!free_[vertex] || !fits(vertex)) continue;
@@ -153,15 +155,15 @@ class Bisection {
         }
     }
 
-    // Bytes that no longer cross when a vertex of `side` that is on `net` leaves.
+    // Returns the bytes that no longer cross if a vertex of `side` on `net` leaves that side.
     int64_t gain_on(int32_t net, int side) const {
         const auto [here, there] = std::pair(held_[net][side], held_[net][1 - side]);
         if (here + there < 2) return 0;
         return here == 1 ? h_.bytes[net] : there == 0 ? -h_.bytes[net] : 0;
     }
 
-    // The open vertex of highest gain that keeps the balance, or does not make it worse; -1 when there is none. Where
-    // both sides' best would, both stay for the rest of the pass.
+    // Returns the open vertex of highest gain that keeps the balance or does not worsen it; -1 if there is none. If the
+    // best of neither side does, both are closed for the rest of the pass.
     int32_t next() {
         while (!open_[0].empty() || !open_[1].empty()) {
             int chosen = -1;
@@ -186,7 +188,7 @@ class Bisection {
         is_open_[vertex] = 0;
     }
 
-    // Moves a vertex for this pass; the gains of what is on its nets change with it, on few nets of many pins.
+    // Moves a vertex for this pass and updates the gains on its nets; on nets of many pins they rarely change.
     void move(int32_t vertex) {
         close(vertex);
         const int from = side_[vertex];
@@ -215,7 +217,7 @@ class Bisection {
         turn(vertex);
     }
 
-    // One pin of the net leaves that side for the other.
+    // Moves one pin of the net from that side to the other.
     void shift(int32_t net, int from) {
         --held_[net][from];
         ++held_[net][1 - from];
@@ -230,8 +232,8 @@ class Bisection {
     std::span<const int32_t> vertices_;
     double target_ = 0, slack_ = 0, first_time_ = 0;             // time of the first side
     std::vector<uint8_t> side_;                                  // [vertex] 0, 1 or kAbsent
-    std::vector<uint8_t> free_;                                  // [vertex] may stand on both sides
-    std::vector<uint8_t> is_open_;                               // [vertex] stands in open_
+    std::vector<uint8_t> free_;                                  // [vertex] may be on both sides
+    std::vector<uint8_t> is_open_;                               // [vertex] is in open_
     std::vector<std::array<int32_t, 2>> held_;                   // [net] pins on each side
     std::vector<int64_t> gain_;                                  // [vertex]
     std::array<std::set<std::pair<int64_t, int32_t>>, 2> open_;  // (-gain, vertex), by side

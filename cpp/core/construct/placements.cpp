@@ -11,13 +11,13 @@ namespace placewright {
 
 namespace {
 
-// `wanted` where the op may go there, else the first device it may use.
+// Returns `wanted` if the op may go there, else the first device it may use.
 int32_t nearest_allowed(const Problem& problem, int32_t op, int32_t wanted) {
     const bool allowed = problem.allowed[op] >> wanted & 1;
     return allowed ? wanted : std::countr_zero(problem.allowed[op]);
 }
 
-// Bytes each op adds: outputs, and residents at their first reader.
+// Returns the bytes each op adds: its outputs, and residents at their first reader.
 std::vector<int64_t> bytes_by_op(const Problem& problem) {
     std::vector<int64_t> bytes(problem.output_bytes);
     std::vector<uint8_t> counted(problem.resident_bytes.size());

@@ -55,7 +55,7 @@ void SegmentFill::reset(std::span<const int32_t> sequence, BarrierTiming timing)
     order_.clear();
 }
 
-// A ready op goes where its inputs of this segment let it go.
+// Puts a ready op into the queue that its inputs of this segment allow.
 void SegmentFill::file(int32_t op) {
     uint64_t made_on = 0;
     for (int32_t tensor : problem_.inputs[op]) {
@@ -101,14 +101,15 @@ int64_t SegmentFill::bytes_over_limit(int32_t op, int32_t device) const {
     return problem_.needs_memory ? placement_.bytes_over_limit(op, device) : 0;
 }
 
-// An op whose inputs were made on the device leaves it, at the price of a barrier, only where memory forces it to.
+// Returns whether an op whose inputs were made on the device stays there. It leaves, at the price of a barrier, only if
+// memory forces it to.
 bool SegmentFill::stays_bound(int32_t op, int32_t device) const {
     const uint64_t here = uint64_t{1} << device, allowed = placement_.allowed(op);
     return (allowed & here) && (allowed == here || bytes_over_limit(op, device) == 0);
 }
 
-// Rank of the queue's first op that may run on the device; ops placed meanwhile, or that must go elsewhere, leave the
-// queue for where they belong. INT32_MAX when it holds none.
+// Returns the rank of the queue's first op that may run on the device; INT32_MAX if there is none. Ops placed meanwhile
+// leave the queue, and ops that must go elsewhere go to where they belong.
 int32_t SegmentFill::usable_top(Queue& queue, int32_t device) {
     for (; !queue.empty(); queue.pop()) {
         const int32_t op = sequence_[queue.top()];
@@ -124,7 +125,7 @@ int32_t SegmentFill::usable_top(Queue& queue, int32_t device) {
     return INT32_MAX;
 }
 
-// Where the device's best op is; null when it has nothing to run before the next barrier.
+// Returns the queue of the device's best op; null if it has nothing to run before the next barrier.
 SegmentFill::Queue* SegmentFill::best_queue(int32_t device) {
     Queue* best = nullptr;
     int32_t best_rank = INT32_MAX;
@@ -137,7 +138,7 @@ SegmentFill::Queue* SegmentFill::best_queue(int32_t device) {
     return best;
 }
 
-// Least loaded first. Few devices' clocks change from one time to the next.
+// Sorts devices, least loaded first. Few clocks change between two calls.
 void SegmentFill::sort_devices() {
     const auto goes_before = [&](int32_t a, int32_t b) { return clock(a) != clock(b) ? clock(a) < clock(b) : a < b; };
     for (size_t i = 1; i < devices_.size(); ++i)
@@ -164,7 +165,7 @@ int64_t SegmentFill::finish_estimate(int32_t op, int32_t device) const {
     return placement_.after_signals(op, device, ready, finish_) + problem_.op_time(op, device);
 }
 
-// Devices that hold the op within their limits go first.
+// Returns the device on which the op finishes first; devices that hold it within their limits come first.
 int32_t SegmentFill::earliest_finish_device(int32_t op) const {
     int32_t best = -1;
     std::pair<int64_t, int64_t> best_score;
@@ -200,7 +201,7 @@ void SegmentFill::place(int32_t op, int32_t device) {
     readiness_.finish(op, [&](int32_t next) { file(next); });
 }
 
-// Places one op; false when a barrier must come first.
+// Places one op; false if a barrier must come first.
 bool SegmentFill::run_next() {
     sort_devices();
     const int32_t least_loaded = devices_.front();

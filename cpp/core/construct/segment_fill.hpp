@@ -1,5 +1,5 @@
-// Segment-fill list scheduling: between two barriers every device runs only what needs nothing from the others, and all
-// transfers of one barrier leave together.
+// Segment-fill list scheduling: between two barriers every device runs only ops that need nothing from the others, and
+// all transfers of one barrier are sent together.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ enum class BarrierTiming {
     when_all_starve,   // only when no device has anything to run: fewer transfers
 };
 
-// Takes the least loaded device and runs its ready op of highest priority that needs nothing made elsewhere since the
-// last barrier. An op that no device has a claim on goes where it finishes first, which differs from the least loaded
-// device when speeds differ. A barrier releases everything that waits; a transfer stands at the barrier before the
-// segment that first needs it. Loads are estimates: a transfer at a barrier delays its two devices only. A device
-// whose memory limit an op would exceed is passed over while another is left.
+// Repeatedly takes the least loaded device and runs its ready op of highest priority that needs nothing made elsewhere
+// since the last barrier. An op that is bound to no device goes where it finishes first, which differs from the least
+// loaded device if speeds differ. A barrier releases everything that waits; a transfer goes to the barrier before the
+// segment that first needs it. Loads are estimates: a transfer at a barrier delays its two devices only. A device whose
+// memory limit an op would exceed is skipped while another is left.
 class SegmentFill {
   public:
     explicit SegmentFill(const Problem& problem);
@@ -30,7 +30,7 @@ class SegmentFill {
     // `sequence` holds all ops, highest priority first. Allocates nothing.
     void run(std::span<const int32_t> sequence, BarrierTiming timing);
 
-    // Of the last run.
+    // The result of the last run.
     std::span<const int32_t> device_of() const { return placement_.devices(); }
     std::span<const Step> order() const { return order_; }
 
@@ -84,7 +84,7 @@ class SegmentFill {
     int32_t segment_ = 0;
     std::vector<int32_t> segment_of_;  // [op] -1 until placed
     std::vector<int64_t> base_;        // [device] its clock at the last barrier
-    std::vector<int64_t> load_;        // [device] what it has run since
+    std::vector<int64_t> load_;        // [device] time of what it has run since
     std::vector<int64_t> link_free_;   // [source][destination], overlapped model
     std::vector<int64_t> arrival_;     // [tensor][device], overlapped model
     std::vector<int64_t> finish_;      // [op] as estimated
@@ -93,7 +93,7 @@ class SegmentFill {
     std::vector<Queue> fixed_;      // [device] released, allowed on some devices only
     std::vector<Queue> bound_;      // [device] needs what this device made since the barrier
     std::vector<int32_t> waiting_;  // needs a barrier
-    std::vector<int64_t> gains_;    // [device] ops a barrier would make usable there
+    std::vector<int64_t> gains_;    // [device] ops that a barrier would make usable there
     std::vector<int32_t> devices_;  // least loaded first
 
     std::vector<Step> transfers_;  // of the barrier before this segment
@@ -101,7 +101,7 @@ class SegmentFill {
     std::vector<Step> order_;      // all segments before
 };
 
-// One run, with bottom levels as priorities.
+// Runs SegmentFill once, with bottom levels as priorities.
 Solution segment_fill(const Problem& problem, BarrierTiming timing);
 
 }  // namespace placewright

@@ -85,7 +85,7 @@ void TransferPlacer::use(int32_t storage) {
     if (--uses_left_[storage] == 1) free_by_sending(storage);
 }
 
-// Where one use is left and it is a transfer of what is made already, that leaves now.
+// Sends a tensor if that is the only use left of its storage and the tensor is made already.
 void TransferPlacer::free_by_sending(int32_t storage) {
     for (int32_t tensor : members_[storage]) {
         if (unsent_[tensor] == 0) continue;

@@ -1,4 +1,4 @@
-// From an order of ops and a placement to a whole order: where the transfers go.
+// Turns an order of ops and a placement into a whole order, with transfers.
 #pragma once
 
 #include <span>
@@ -12,16 +12,16 @@ enum class TransferTiming {
     early,       // right after the producer: links work in producer order
     late,        // right before the first consumer on the destination: links work in consumer order
     batched,     // as late, but with everything else that is ready to go between the two devices: fewest barriers
-    early_free,  // as soon as it is the last use of its memory at home, so that sending frees it; late otherwise
+    early_free,  // once it is the last use of its memory at home, so that sending frees it; late otherwise
 };
 
-// Puts transfers into one order after another without allocating. Transfers of one producer that leave at one moment
-// leave in tensor, then device order; those an op sets free, in the order of its inputs.
+// Inserts transfers into one order after another without allocating. Transfers of one producer that are sent at one
+// moment are in tensor, then device order; those that an op sets free, in the order of its inputs.
 class TransferPlacer {
   public:
     explicit TransferPlacer(const Problem& problem);
 
-    // The whole order, valid until the next call. `ops` holds every op once, after all it depends on.
+    // Returns the whole order, valid until the next call. `ops` holds every op once, after all it depends on.
     std::span<const Step> place(std::span<const int32_t> device_of, std::span<const int32_t> ops,
                                 TransferTiming timing);
 
@@ -49,17 +49,17 @@ class TransferPlacer {
 
     const Problem& problem_;
     Csr members_;                         // storage -> tensors in it
-    std::vector<uint64_t> destinations_;  // [tensor] mask of the devices that read it, its own not among them
-    std::vector<uint64_t> unsent_;        // [tensor] those of them it could go to and has not gone to
-    std::vector<int32_t> uses_left_;      // [storage] at home, transfers among them; early_free
-    std::vector<Link> links_;             // [source][destination] what waits for it; batched
+    std::vector<uint64_t> destinations_;  // [tensor] mask of the other devices that read it
+    std::vector<uint64_t> unsent_;        // [tensor] those of them to which it can be sent and has not been
+    std::vector<int32_t> uses_left_;      // [storage] at home, transfers included; early_free
+    std::vector<Link> links_;             // [source][destination] transfers that wait for it; batched
     std::vector<Waiting> waiting_;        // of all links, in the order in which they were made
     size_t num_waiting_ = 0;
     std::vector<Step> order_;
     size_t num_steps_ = 0;
 };
 
-// The same once, into an order of its own.
+// Returns one such order, in memory of its own.
 std::vector<Step> with_transfers(const Problem& problem, std::span<const int32_t> device_of,
                                  std::span<const int32_t> ops, TransferTiming timing);
 

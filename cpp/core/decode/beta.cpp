@@ -34,7 +34,7 @@ uint32_t to_key(double x) { return static_cast<uint32_t>(std::clamp(x * 0x1p32, 
 
 double logistic(double z) { return 1.0 / (1.0 + std::exp(-z)); }
 
-// The z, as far from 0 as kEnd at most, beyond which (on the given side) less than kTail of the mass lies.
+// Returns the z, at most kEnd away from 0, beyond which (on the given side) there is less than kTail of the mass.
 double tail_start(double alpha, double beta, bool upper) {
     constexpr double kEnd = 24.0, kTail = 1e-5;
     double outside = upper ? kEnd : -kEnd, inside = -outside;
@@ -47,8 +47,8 @@ double tail_start(double alpha, double beta, bool upper) {
     return outside;
 }
 
-// Quantiles at 0, 1/(n-1), ..., 1, appended to `keys`: the distribution function is tabulated over the logit of x,
-// where it is smooth even when small parameters pile the mass up at the ends, and inverted by interpolation.
+// Appends quantiles at 0, 1/(n-1), ..., 1 to `keys`. The distribution function is tabulated over the logit of x, where
+// it is smooth even if small parameters concentrate the mass at the ends, and inverted by interpolation.
 void append_quantiles(double alpha, double beta, size_t n, std::vector<uint32_t>& keys) {
     constexpr int kGrid = 600;
     const double low = tail_start(alpha, beta, false), high = tail_start(alpha, beta, true);

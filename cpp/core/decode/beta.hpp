@@ -1,4 +1,4 @@
-// Quantile tables of Beta distributions, so that a draw from one costs about what a uniform draw costs.
+// Quantile tables of Beta distributions, with which a draw costs about as much as a uniform draw.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class BetaTables {
 
     size_t num_rows() const { return quantiles_.size() / kPoints; }
 
-    // The key in [0, 2^32) at the uniform draw `uniform`.
+    // Returns the key in [0, 2^32) for the uniform draw `uniform`.
     uint32_t draw(uint32_t row, uint32_t uniform) const {
         const uint32_t* at = quantiles_.data() + size_t(row) * kPoints + (uniform >> kFractionBits);
         const uint64_t fraction = uniform & ((1u << kFractionBits) - 1);

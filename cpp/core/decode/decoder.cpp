@@ -32,12 +32,12 @@ bool has_affinities(DecoderKind kind) {
     return kind != DecoderKind::segment_fill && kind != DecoderKind::earliest_finish;
 }
 
-// Late transfers, and where they block and time counts, as few barriers as possible.
+// Late transfers; if they block and time counts, with as few barriers as possible.
 TransferTiming lazy_timing(const Problem& problem) {
     return problem.blocking && !problem.minimize_memory ? TransferTiming::batched : TransferTiming::late;
 }
 
-// In the paper's layout.
+// Returns the priorities of ops in the layout with affinities.
 std::span<const Key> priorities_of_ops(const Problem& problem, std::span<const Key> keys) {
     return keys.subspan(size_t(AffinityKeys(problem).op_priority(0)), size_t(problem.num_ops));
 }
@@ -75,8 +75,8 @@ class AffinityDecoder final : public Decoder {
     TransferPlacer transfers_;
 };
 
-// The target is the memory limits, and where memory is the objective also a share of the peak that the same placement
-// and order of ops have with late transfers.
+// The target is the memory limits and, if memory is the objective, also a share of the peak that the same placement and
+// order of ops have with late transfers.
 class EvictingDecoder final : public Decoder {
   public:
     explicit EvictingDecoder(const Problem& problem)

@@ -9,12 +9,12 @@
 
 namespace placewright {
 
-// row[key] says which of the tables' distributions a key is drawn from. Many searches may share the tables.
+// row[key] is the row of the tables from which a key is drawn. Many searches may share the tables.
 struct KeyProposal {
     std::shared_ptr<const BetaTables> tables;
     std::vector<uint16_t> row;
 
-    // Throws std::invalid_argument unless every one of so many keys has a distribution that exists.
+    // Throws std::invalid_argument unless there is one row per key and each exists in the tables.
     void check(size_t num_keys) const;
 };
 

@@ -5,8 +5,8 @@
 
 namespace placewright {
 
-// A radix sort on the keys' top digits, then an insertion pass for the few that agree in them. Skewed keys can make
-// those many; then std::sort takes over.
+// Radix sort on the keys' top digits, then an insertion pass for the few that agree in them. If keys are skewed, these
+// may be many; then std::sort takes over.
 void PackedKeys::sort(size_t count) {
     const int bits = count < 4096 ? 8 : 11;
     const uint64_t mask = (uint64_t{1} << bits) - 1;

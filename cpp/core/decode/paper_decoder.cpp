@@ -28,7 +28,7 @@ void rank(const Problem& p, std::span<const Key> keys, DecodeScratch& s) {
         const auto first = static_cast<int32_t>(count);
         for (int32_t tensor = p.output_begin[op]; tensor < p.output_begin[op + 1]; ++tensor) {
             uint64_t mask = s.destinations[tensor] & ~(uint64_t{1} << home);
-            add_transfer(tensor, mask);  // without a branch: overwritten by the next when there is none
+            add_transfer(tensor, mask);  // no branch: if there is none, the next item overwrites it
             count += mask != 0;
             for (mask &= mask - 1; mask != 0; mask &= mask - 1, ++count) add_transfer(tensor, mask);
         }
@@ -45,7 +45,7 @@ void rank(const Problem& p, std::span<const Key> keys, DecodeScratch& s) {
     for (int32_t op = 0; op < p.num_ops; ++op) s.waiting[op] = {s.device_of[op], p.in_degree[op], s.rank_of_item[op]};
 }
 
-// Empties the queue. What an item delivers reaches the ops on its device, and control successors anywhere.
+// Empties the queue. An item reaches its readers on its device, and control successors on any device.
 template <bool kSmall>
 void run_queue(const Problem& p, DecodeScratch& s) {
     ReadySet<kSmall> ready(s.ready, s.num_steps);
@@ -66,7 +66,7 @@ void run_queue(const Problem& p, DecodeScratch& s) {
     }
 }
 
-// One more than the most steps there can be: rank() writes one entry ahead.
+// One more than the largest number of steps: rank() writes one entry ahead.
 size_t max_items(const Problem& problem) {
     return problem.num_ops + size_t(problem.num_tensors) * (problem.num_devices - 1) + 1;
 }

@@ -1,4 +1,4 @@
-// The decoder of REGAL (Paliwal et al., ICLR 2020, A.5): from random keys to placement and order.
+// The decoder of REGAL (Paliwal et al., ICLR 2020, A.5), from random keys to placement and order.
 #pragma once
 
 #include <span>
@@ -10,22 +10,23 @@
 
 namespace placewright {
 
-// Scratch of one thread, sized for one problem. Items are numbered ops first, then the transfers this placement needs
-// by tensor and destination.
+// Scratch memory of one thread, sized for one problem. Items are numbered: ops first, then the transfers that this
+// placement needs, by tensor and destination.
 struct DecodeScratch {
     explicit DecodeScratch(const Problem& problem);
 
-    // An op or transfer as the queue sees it: where it delivers, what it delivers to, and the transfers it releases.
+    // An op or transfer in the queue: the device to which it delivers, what it delivers to, and the transfers it
+    // releases.
     struct Item {
         Step step;
         int32_t device;
         std::span<const int32_t> edges;        // a row of Problem::edges or a tensor's part of it
         int32_t transfer_begin, transfer_end;  // items
     };
-    // What the queue needs to know of an op when something it waits for arrives.
+    // The data of an op that the queue needs when something the op waits for arrives.
     struct Waiting {
         int32_t device;
-        int32_t left;   // inputs and control predecessors not there yet
+        int32_t left;   // inputs and control predecessors that have not arrived
         uint32_t rank;  // place by falling priority
     };
 
@@ -41,12 +42,12 @@ struct DecodeScratch {
     ReadySetBuffers ready;
 };
 
-// The first part of it: each op goes to the device of highest affinity (the lowest index on ties) that its group may
+// Decodes the placement: each op goes to the device of highest affinity (the lowest index on ties) that its group may
 // use.
 void place_by_affinity(const Problem& problem, std::span<const Key> keys, std::vector<int32_t>& device_of);
 
-// Ops are placed by affinity; one queue of ready ops and transfers is emptied by falling priority (ops before
-// transfers, lower index first on ties).
+// Decodes placement and order: ops are placed by affinity, and one queue of ready ops and transfers is emptied by
+// falling priority (ops before transfers, lower index first on ties).
 void decode(const Problem& problem, std::span<const Key> keys, DecodeScratch& scratch);
 
 }  // namespace placewright

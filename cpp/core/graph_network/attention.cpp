@@ -9,10 +9,10 @@ namespace placewright::graph_network {
 
 namespace {
 
-constexpr float kSlope = 0.2F;  // of the leaky function below 0
+constexpr float kSlope = 0.2F;  // slope of the leaky function below 0
 constexpr float kTiny = 1e-16F;
 
-// Eight sums side by side, which the compiler may keep in vectors.
+// Computes eight sums side by side, which the compiler may keep in vectors.
 float dot(const float* one, const float* other, int32_t count) {
     std::array<float, 8> sums{};
     int32_t i = 0;
@@ -27,7 +27,7 @@ void add_scaled(float* __restrict into, const float* __restrict from, float fact
     for (int32_t i = 0; i < count; ++i) into[i] += factor * from[i];
 }
 
-// Of each node and head the product of its state with a row of weights.
+// Returns, per node and head, the product of its state with a row of weights.
 std::vector<float> products(const Attention& attention, std::span<const float> row, std::span<const float> states) {
     std::vector<float> result(states.size() / size_t(attention.each));
     for (size_t index = 0; index < result.size(); ++index) {
@@ -38,7 +38,7 @@ std::vector<float> products(const Attention& attention, std::span<const float> r
     return result;
 }
 
-// Passes over one node and one head.
+// The passes over one node and one head.
 struct Pass {
     const Neighbours& neighbours;
     const Attention& attention;
@@ -58,7 +58,7 @@ struct Pass {
         return as_source[of(source, head)] + as_target[of(node, head)];
     }
 
-    // The share of each neighbour, into shares.
+    // Writes the share of each neighbour into shares.
     void weigh(int32_t node, int32_t head, std::span<float> shares) const {
         const int32_t first = neighbours.begin[size_t(node)], last = neighbours.begin[size_t(node) + 1];
         float highest = -std::numeric_limits<float>::infinity();
@@ -89,17 +89,17 @@ struct Pass {
     }
 };
 
-// What the gradient by the scores and by the states is made of.
+// Accumulates the gradient by the scores and by the states.
 struct BackwardPass {
     const Pass& pass;
     std::span<const float> shares;
-    std::vector<float> by_source, by_target;  // of as_source and as_target
-    std::vector<float> by_share;              // of the neighbours of one node and head
+    std::vector<float> by_source, by_target;  // gradients by as_source and as_target
+    std::vector<float> by_share;              // by the shares of the neighbours of one node and head
 
     BackwardPass(const Pass& pass, std::span<const float> shares)
         : pass(pass), shares(shares), by_source(pass.as_source.size()), by_target(pass.as_target.size()) {}
 
-    // by_result: of this node and head, with 0 where the result was cut off.
+    // by_result: the gradient by the result of this node and head, with 0 where the result was cut off.
     void scatter(int32_t node, int32_t head, const float* by_result, std::vector<float>& by_states) {
         const auto& [neighbours, attention, states, as_source, as_target] = pass;
         const int32_t first = neighbours.begin[size_t(node)], last = neighbours.begin[size_t(node) + 1];
@@ -123,7 +123,7 @@ struct BackwardPass {
     }
 };
 
-// The gradient by products(attention, row, states), led on to row and states.
+// Propagates the gradient by products(attention, row, states) to row and states.
 void products_back(const Attention& attention, std::span<const float> row, std::span<const float> states,
                    const std::vector<float>& by_products, std::vector<float>& by_row, std::vector<float>& by_states) {
     const auto each = size_t(attention.each);

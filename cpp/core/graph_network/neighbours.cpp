@@ -9,7 +9,7 @@ namespace placewright::graph_network {
 
 namespace {
 
-// Lists of sources, written node by node; each source stands once in a list.
+// Lists of sources, written node by node; each source occurs once in a list.
 class Lists {
   public:
     Lists(int32_t copies, int32_t nodes) : listed_by_(size_t(copies) * size_t(nodes), -1) {
@@ -39,7 +39,7 @@ std::span<const int32_t> sources_of(const Neighbours& of, int32_t node) {
     return std::span(of.source).subspan(first, last - first);
 }
 
-// The nodes of a copy that are kept, ascending. What is no number counts least.
+// Adds the nodes of a copy that are kept, ascending. NaN counts as the lowest score.
 void keep_highest(std::span<const float> scores, int32_t first, std::vector<int32_t>& order,
                   std::vector<int64_t>& kept) {
     const auto score = [&](int32_t node) {

@@ -1,4 +1,4 @@
-// Copies of one graph side by side, as a graph network sees them: to whom each node listens.
+// Copies of one graph side by side, with the neighbours whose states each node of a graph network reads.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +9,24 @@ namespace placewright::graph_network {
 
 // Nodes of copy c are c * nodes to (c + 1) * nodes - 1.
 struct Neighbours {
-    int32_t copies = 0, nodes = 0;  // each copy has as many nodes
+    int32_t copies = 0, nodes = 0;  // number of copies; nodes of each
     std::vector<int32_t> begin;     // [all nodes + 1] into source
-    std::vector<int32_t> source;    // of each node itself and the nodes with an edge to it, each once
+    std::vector<int32_t> source;    // of each node: itself and the nodes with an edge to it, each once
 
     int32_t size() const { return copies * nodes; }
 };
 
-// source, target: of each edge of one copy.
+// Makes copies of a graph. source, target: of each edge of one copy.
 Neighbours side_by_side(std::span<const int64_t> source, std::span<const int64_t> target, int32_t nodes,
                         int32_t copies);
 
 struct Pooled {
     std::vector<int64_t> kept;  // ascending
-    Neighbours neighbours;      // of those kept, numbered in their order
+    Neighbours neighbours;      // of the nodes kept, numbered in their order
 };
 
-// Keeps the half of each copy, rounded up, that has the highest scores, of equals the first. A node that is kept
-// listens to those kept that one or two edges lead from.
+// Keeps the half of each copy, rounded up, that has the highest scores; ties go to the first. A node that is kept reads
+// the kept nodes from which one or two edges lead to it.
 Pooled pooled(const Neighbours& neighbours, std::span<const float> scores);
 
 }  // namespace placewright::graph_network

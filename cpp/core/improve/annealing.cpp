@@ -78,7 +78,7 @@ Key Annealing::draw(size_t key, uint64_t bits) const {
     return proposal_ ? proposal_->tables->draw(proposal_->row[key], uniform) : uniform;
 }
 
-// Metropolis on the objective relative to the current one. Bytes over the limit never rise.
+// Applies the Metropolis rule to the objective relative to the current one. Bytes over the limit never rise.
 bool Annealing::accepts(const Fitness& fitness, uint64_t bits) const {
     if (fitness <= fitness_) return true;
     if (fitness.bytes_over_limit > fitness_.bytes_over_limit) return false;

@@ -15,7 +15,7 @@
 namespace placewright {
 
 struct AnnealingConfig {
-    int32_t keys_per_move = 4;        // drawn anew
+    int32_t keys_per_move = 4;        // keys drawn anew in a move
     double first_temperature = 1e-2;  // relative to the objective
     double last_temperature = 1e-4;
     DecoderKind decoder = DecoderKind::paper;
@@ -23,12 +23,12 @@ struct AnnealingConfig {
 
 class Annealing {
   public:
-    // Throws std::invalid_argument on a configuration or proposal that cannot be.
+    // Throws std::invalid_argument if the configuration or proposal is invalid.
     Annealing(std::shared_ptr<const Problem> problem, const AnnealingConfig& config,
               std::optional<KeyProposal> proposal, uint64_t seed);
 
     // Searches until `evaluations` in all are spent, over which the temperature falls, at most `at_most` in this call.
-    // Where a search pauses does not change where it leads.
+    // Pauses do not change the result.
     void advance(int64_t evaluations, int64_t at_most = INT64_MAX);
 
     int64_t evaluations() const { return evaluations_; }
@@ -56,11 +56,11 @@ class Annealing {
     uint64_t seed_;
     std::vector<Key> keys_, best_keys_;
     Fitness fitness_, best_fitness_;
-    std::vector<Changed> changed_;  // by the move at hand
+    std::vector<Changed> changed_;  // by the current move
     std::unique_ptr<Decoder> decoder_;
     SimulationScratch simulation_;
     int64_t evaluations_ = 0;
-    int64_t all_evaluations_ = 1;  // when the search will end, as far as advance() knows
+    int64_t all_evaluations_ = 1;  // total at which the search ends, as far as advance() knows
 };
 
 }  // namespace placewright

@@ -10,9 +10,9 @@
 
 #include "improve/pause.hpp"
 
-// Plain x86-64 has narrow vectors without 64-bit products. Where the processor has better, the loader picks a clone
-// made for it; all compute the same. The sanitizers cannot stand the loader's hook, and older compilers do not know the
-// names.
+// Baseline x86-64 has narrow vectors without 64-bit products. On a better processor the loader picks a clone compiled
+// for it; all clones compute the same. The sanitizers do not work with the loader's hook, and older compilers do not
+// know the names.
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && __GNUC__ >= 12 && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define PLACEWRIGHT_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -26,7 +26,7 @@ namespace {
 
 enum Purpose : uint64_t { kDraw = 1, kCrossover = 3 };
 
-// Keys made at once: as many random words as fill some vectors.
+// Keys drawn at a time: their random words fill a few vectors.
 constexpr size_t kBlock = 64;
 static_assert(std::endian::native == std::endian::little, "words of random bits are read as smaller numbers in place");
 
@@ -34,7 +34,7 @@ void require(bool holds, const char* what) {
     if (!holds) throw std::invalid_argument(what);
 }
 
-// Uniform keys, two from each word of the stream.
+// Draws uniform keys, two from each word of the stream.
 PLACEWRIGHT_CLONES void draw_keys(const RandomStream& stream, Key* keys, size_t n) {
     std::array<uint64_t, kBlock / 2> words;
     for (size_t i = 0; i < n; i += kBlock) {
@@ -43,7 +43,7 @@ PLACEWRIGHT_CLONES void draw_keys(const RandomStream& stream, Key* keys, size_t 
     }
 }
 
-// Each key of `child` from `elite` where a draw of 16 bits lies below `threshold`, else from `other`.
+// Takes each key of `child` from `elite` if a draw of 16 bits is below `threshold`, else from `other`.
 PLACEWRIGHT_CLONES void cross_keys(const RandomStream& stream, uint32_t threshold, const Key* __restrict elite,
                                    const Key* __restrict other, Key* __restrict child, size_t n) {
     std::array<uint64_t, kBlock / 4> words;
@@ -93,8 +93,8 @@ Brkga::Brkga(std::shared_ptr<const Problem> problem, const BrkgaConfig& config, 
     }
 }
 
-// In a generation elites stay, newcomers are bred into spare buffers and evaluated, and all are sorted. A budget may
-// end inside a generation; a larger one then goes on from there.
+// In a generation the elites stay, newcomers are bred into spare buffers and evaluated, and all are sorted. A budget
+// may end inside a generation; a larger one then continues from there.
 void Brkga::advance(int64_t evaluations, int64_t at_most) {
     const int64_t pause = pause_at(evaluations_, evaluations, at_most);
     while (evaluations_ < pause) {
@@ -125,7 +125,7 @@ void Brkga::turn_generation() {
     if (config_.populations > 1 && generation_ % config_.exchange_interval == 0) exchange_best();
 }
 
-// Counts the newcomers of a generation that is not over too.
+// Includes the newcomers of a generation that is not over.
 const Brkga::Individual& Brkga::best_individual() const {
     const Individual* best = populations_.front().members.front().get();
     const auto consider = [&](const Individual& other) {
@@ -153,7 +153,7 @@ void Brkga::add_newcomer(int32_t item, Scratch& scratch) {
     evaluate(child, scratch);
 }
 
-// `member` is the place in the next generation: after the elites come children, then mutants.
+// `member` is the place in the next generation: elites come first, then children, then mutants.
 void Brkga::breed(int32_t population, int32_t member, Individual& child) const {
     const auto individual = static_cast<uint64_t>(population) * config_.population + member;
     const auto generation = static_cast<uint64_t>(generation_);
@@ -209,14 +209,14 @@ MeanDecisions Brkga::mean_decisions() {
     return mean;
 }
 
-// Of equals the older goes first. (A stable sort would allocate.)
+// Among equals the older comes first. (A stable sort would allocate.)
 void Brkga::sort_by_fitness(Population& population) {
     std::ranges::sort(population.members, [](const auto& a, const auto& b) {
         return std::tie(a->fitness, a->born) < std::tie(b->fitness, b->born);
     });
 }
 
-// Every population's best replace the worst of every other.
+// Replaces the worst of every population by the best of all others.
 void Brkga::exchange_best() {
     const auto count = static_cast<size_t>(config_.exchanged);
     std::vector<std::vector<Individual>> best(populations_.size());

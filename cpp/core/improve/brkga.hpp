@@ -23,25 +23,25 @@ struct BrkgaConfig {
     double elite_bias = 0.7;
     int32_t populations = 1;
     int32_t exchange_interval = 100;  // generations between exchanges of the best among populations
-    int32_t exchanged = 2;            // how many of each population's best the others receive
+    int32_t exchanged = 2;            // number of each population's best that the others receive
     DecoderKind decoder = DecoderKind::paper;
 };
 
-// What some chromosomes decide on average.
+// The mean decisions of a set of chromosomes.
 struct MeanDecisions {
-    std::vector<float> share;     // [op * device] of them that have the op there
-    std::vector<float> position;  // [op] among the ops in their order, from 0 to 1
+    std::vector<float> share;     // [op * device] share of chromosomes that place the op there
+    std::vector<float> position;  // [op] position in the order of ops, from 0 to 1
 };
 
 class Brkga {
   public:
-    // `seeds` are chromosomes put into the first population, shared out among populations in turn. Throws
-    // std::invalid_argument on a configuration or proposal that cannot be.
+    // `seeds` are chromosomes put into the first population, dealt to the populations in turn. Throws
+    // std::invalid_argument if the configuration or proposal is invalid.
     Brkga(std::shared_ptr<const Problem> problem, const BrkgaConfig& config, std::optional<KeyProposal> proposal,
           std::vector<std::vector<Key>> seeds, uint64_t seed, int32_t threads);
 
     void advance(int64_t evaluations, int64_t at_most = INT64_MAX);
-    // As many evaluations as so many turns of generation take.
+    // Advances by that many generations; the first is the rest of the current one.
     void evolve(int64_t generations);
 
     int64_t evaluations() const { return evaluations_; }
@@ -49,17 +49,17 @@ class Brkga {
     const Fitness& best_fitness() const { return best_individual().fitness; }
     std::span<const Key> best_keys() const { return best_individual().keys; }
     Solution best() const { return decoded(*scratch_.front().decoder, best_keys()); }
-    // Over the individuals of the last whole generation (REGAL, A.2); std::logic_error when there is none.
+    // Averages over the individuals of the last complete generation (REGAL, A.2); std::logic_error if there is none.
     MeanDecisions mean_decisions();
 
   private:
     struct Individual {
         std::vector<Key> keys;
         Fitness fitness;
-        int64_t born = 0;  // which evaluation it was
+        int64_t born = 0;  // number of its evaluation
     };
     struct Population {
-        std::vector<std::unique_ptr<Individual>> members;  // after a generation: by falling fitness
+        std::vector<std::unique_ptr<Individual>> members;  // after a generation: best first
         std::vector<std::unique_ptr<Individual>> spare;    // buffers for the next generation
     };
     struct Scratch {

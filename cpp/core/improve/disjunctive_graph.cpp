@@ -47,7 +47,7 @@ DisjunctiveGraph::DisjunctiveGraph(std::shared_ptr<const Problem> problem)
       changed_to_(problem_->num_tensors),
       shift_(num_hosts_),
       dirty_(problem_->num_ops) {
-    // What a move fills, so that moves rarely allocate.
+    // Reserves what moves fill, so that they rarely allocate.
     for (auto* nodes : {&heads_touched_, &tails_touched_}) nodes->reserve(size_t(problem_->num_ops));
     edits_.reserve(size_t(problem_->num_ops));
     moving_.reserve(size_t(problem_->num_ops));
@@ -141,7 +141,7 @@ void DisjunctiveGraph::append(NodeId id) {
     }
 }
 
-// All that stands at the place of an op; the caller goes through the ops in order.
+// Appends all nodes at the place of an op; the caller visits the ops in order.
 void DisjunctiveGraph::append_at(int32_t op) {
     const Problem& p = *problem_;
     for (int32_t tensor : inputs_[op])
@@ -160,13 +160,13 @@ void DisjunctiveGraph::append_at(int32_t op) {
     }
 }
 
-// What an op is on its device.
+// Sets what depends on the device of an op.
 void DisjunctiveGraph::set_op(int32_t op) {
     node(op).duration = problem_->op_time(op, device_of_[op]);
     node(op).sequence[0] = static_cast<int16_t>(device_of_[op]);
 }
 
-// What a transfer is that stands in no sequence yet.
+// Sets up a transfer that is in no sequence yet.
 DisjunctiveGraph::NodeId DisjunctiveGraph::set_transfer(int32_t tensor, int32_t device) {
     const NodeId id = transfer(tensor, device);
     Node& at = node(id);
@@ -225,7 +225,7 @@ void DisjunctiveGraph::keep() {
     propagate_tails();
 }
 
-// The transfers that the edits may change.
+// Collects the transfers that the edits may change.
 void DisjunctiveGraph::collect_changes() {
     for (int32_t tensor : changed_) changed_to_[tensor] = 0;
     changed_.clear();
@@ -243,7 +243,7 @@ void DisjunctiveGraph::collect_changes() {
         }
 }
 
-// While no op changes its place, what a later reader of a tensor does is nothing to its transfer.
+// If no op changes its place, a later reader of a tensor has no effect on its transfer.
 void DisjunctiveGraph::collect_device_change(int32_t op, int32_t to, bool in_place) {
     const int32_t here = device_of_[op];
     for (int32_t tensor : inputs_[op]) {
@@ -271,7 +271,7 @@ void DisjunctiveGraph::change(int32_t tensor, uint64_t devices) {
     changed_to_[tensor] |= devices;
 }
 
-// Makes the edits and leaves behind those that take them back.
+// Makes the edits and replaces them by those that take them back.
 void DisjunctiveGraph::rewire() {
     heads_touched_.clear();
     tails_touched_.clear();
@@ -317,7 +317,7 @@ void DisjunctiveGraph::change_device(int32_t op, int32_t device) {
     }
 }
 
-// Returns the place it comes from.
+// Returns the place that the op comes from.
 int32_t DisjunctiveGraph::move_to(int32_t op, int32_t to) {
     const int32_t from = place_of_[op];
     const int32_t step = to < from ? -1 : 1;

@@ -1,7 +1,7 @@
 // A schedule as a disjunctive graph (Roy & Sussmann 1964): every device and link works through a sequence of ops and
-// transfers. Heads (when each can start) and tails (how long it takes from there to the end of the step) are kept exact
-// under moves by propagating only what changes, and a move that cannot come out within a limit is known early. Where a
-// host thread launches steps they start no earlier than that: heads know it, tails are those without hosts.
+// transfers. Heads (when each can start) and tails (the time from there to the end of the step) are kept exact under
+// moves by propagating only changes, and a move that must exceed a limit is recognized early. Where a host thread
+// launches steps, heads take its launches into account; tails ignore hosts.
 #pragma once
 
 #include <algorithm>
@@ -17,41 +17,41 @@
 
 namespace placewright {
 
-// One change of a move. An op goes to a device, to a place in the order of ops, or a tensor's transfers leave right
-// after its producer (`to` 1) or right before their first consumers (`to` 0).
+// One change of a move. An op goes to a device or to a place in the order of ops, or a tensor's transfers are sent
+// right after its producer (`to` 1) or right before their first consumers (`to` 0).
 struct Edit {
     enum class Kind : uint8_t { device, place, sending } kind;
     int32_t id;
     int32_t to;
 };
 
-// The order of a solution: ops by place; a transfer stands right after its producer where its tensor is sent early,
-// right before its first consumer on the destination otherwise. At one place transfers stand by tensor, then
-// destination.
+// The order of a solution: ops by place. A transfer comes right after its producer if its tensor is sent early, else
+// right before its first consumer on the destination. Transfers at one place are ordered by tensor, then destination.
 class DisjunctiveGraph {
   public:
     explicit DisjunctiveGraph(std::shared_ptr<const Problem> problem);
 
-    // Takes over a solution. `ops` holds every op once, after all it depends on; `early`: one flag per tensor.
+    // Loads a solution. `ops` holds every op once, after all it depends on; `early`: one flag per tensor.
     void load(std::span<const int32_t> device_of, std::span<const int32_t> ops, std::span<const uint8_t> early);
 
-    // False where the step would almost surely end after `at_most`, told at the cost of the ops that change their
-    // device: each would start after what it reads and what stands before it there, what follows would take as long as
-    // now, and those before it in the order make it earlier by their times at most.
+    // Returns false if the step would almost surely end after `at_most`. The estimate looks only at the ops that change
+    // their device: each would start after what it reads and what precedes it there, what follows would take as long as
+    // now, and moved ops before it in the order make it earlier by at most their times.
     bool may_end_within(std::span<const Edit> edits, int64_t at_most);
-    // Makes the edits and computes times. The order must be valid after the last of them, and groups together. False
-    // as soon as the step time is known to exceed `at_most`; then, or whenever else, undo() takes the move back.
+    // Makes the edits and computes times. After the last edit the order must be valid and groups must be together.
+    // Returns false as soon as the step time is known to exceed `at_most`. In either case undo() can take the move
+    // back.
     bool try_move(std::span<const Edit> edits, int64_t at_most);
     void undo();
-    // Makes the move permanent: tails follow.
+    // Makes the move permanent and updates the tails.
     void keep();
 
-    // Over all ops, ns.
+    // The mean over all ops, ns.
     double mean_finish() const { return double(total_finish_) / double(problem_->num_ops); }
     int64_t step_time_ns() const { return step_time_; }
-    // From the start of an op along the longest way to the end of the step.
+    // The longest path from the start of an op to the end of the step.
     int64_t through_ns(int32_t op) const { return node(op).through; }
-    // Whether delaying the op by any amount delays the step; that its launch delays others' is not looked at.
+    // Returns whether any delay of the op delays the step; ignores that its launch may delay others.
     bool is_critical(int32_t op) const { return start_ns(op) + through_ns(op) == step_time_; }
     int64_t start_ns(int32_t op) const { return node(op).finish - node(op).duration; }
     // The op before it on its device, or -1.
@@ -61,33 +61,33 @@ class DisjunctiveGraph {
     std::span<const int32_t> ops() const { return ops_; }
     std::span<const uint8_t> early() const { return early_; }
     int32_t place_of(int32_t op) const { return place_of_[op]; }
-    // What moves cost so far: places at which times were computed, nodes put into sequences or taken out, and hosts
-    // that come to a place earlier or later, kShiftsPerWork of which cost as much.
+    // The cost of moves so far: places at which times were computed, nodes put into sequences or taken out, and hosts
+    // that reach a place earlier or later, kShiftsPerWork of which count as one.
     int64_t work() const { return work_; }
-    // The whole order, into a buffer that is reused.
+    // Writes the whole order into a buffer that is reused.
     void write_order(std::vector<Step>& order) const;
 
-    // True only where memory stays within all limits, whatever the times.
+    // Returns true only if memory stays within all limits, whatever the times.
     bool is_surely_within_limits() const { return memory_.is_within_limits(); }
 
   private:
-    // Nodes are ops, then transfers by tensor and destination; each stands in the sequence of its device or link, a
+    // Nodes are ops, then transfers by tensor and destination. Each is in the sequence of its device or link, a
     // blocking transfer in those of both its devices. -1 is no node, which ends at 0 and from which nothing follows.
     using NodeId = int32_t;
     struct Neighbours {
         NodeId before = -1, after = -1;
     };
-    // What a visit needs, in one cache line.
+    // The data of a visit, in one cache line.
     struct alignas(64) Node {
         int64_t finish = 0;
-        int64_t through = 0;  // its time and the longest way from there to the end
+        int64_t through = 0;  // its time and the longest path from there to the end
         int64_t duration = 0;
-        Neighbours beside[2];            // [side] in its sequences; side 1: receivers of blocking transfers
+        Neighbours beside[2];            // [side] in its sequences; side 1 is the receiver's, for blocking transfers
         int16_t sequence[2] = {-1, -1};  // [side]
-        int32_t anchor = -1;             // the op at whose place it stands
-        int32_t producer = -1;           // of the tensor
-        int32_t reader = -1;             // first op on the destination that reads it, -1 when nothing is sent there
-        int32_t sent = 0, received = 0;  // of an op: transfers of its outputs; transfers whose reader it is
+        int32_t anchor = -1;             // the op at whose place it is
+        int32_t producer = -1;           // of its tensor
+        int32_t reader = -1;             // first op on the destination that reads it; -1 if nothing is sent there
+        int32_t sent = 0, received = 0;  // of an op: number of transfers of its outputs; of those whose reader it is
     };
     struct Saved {
         NodeId id;
@@ -102,8 +102,8 @@ class DisjunctiveGraph {
         return problem_->num_ops + tensor * problem_->num_devices + device;
     }
     bool is_absent(NodeId id) const { return !is_op(id) && node(id).reader < 0; }
-    // The first op on a device that reads a tensor. What else reads it there runs later on the same device, and so
-    // after its transfer without further ado.
+    // The first op on a device that reads a tensor. All other readers there run later on the same device, and so after
+    // its transfer in any case.
     int32_t& first_reader(int32_t tensor, int32_t device) {
         return first_reader_[size_t(tensor) * size_t(problem_->num_devices) + size_t(device)];
     }
@@ -159,7 +159,7 @@ class DisjunctiveGraph {
 
     std::shared_ptr<const Problem> problem_;
     const bool signals_;
-    Csr inputs_;  // as Problem::inputs, each row ascending
+    Csr inputs_;  // Problem::inputs with each row ascending
 
     std::vector<int32_t> device_of_;              // [op]
     std::vector<int32_t> ops_;                    // [place]
@@ -171,30 +171,30 @@ class DisjunctiveGraph {
     std::vector<std::vector<NodeId>> sequences_;  // devices, then links (overlapped model)
     std::vector<Node> nodes_;                     // [node + 1]
     int32_t num_hosts_;
-    std::vector<int64_t> launching_from_;  // [place][host] when the host comes to what it launches there
-    std::vector<int64_t> host_clock_;      // [host] while a place is looked at
+    std::vector<int64_t> launching_from_;  // [place][host] when the host reaches what it launches there
+    std::vector<int64_t> host_clock_;      // [host] while a place is visited
     MemoryBound memory_;
     int64_t step_time_ = 0;
     __int128 total_finish_ = 0;  // of all ops
     int64_t work_ = 0;
 
-    // Of the move to estimate.
+    // The move to estimate.
     std::vector<int32_t> moving_;          // ops by place
-    std::vector<int32_t> goes_to_;         // [op] device, -1 between moves and where it stays
+    std::vector<int32_t> goes_to_;         // [op] device; -1 between moves and for ops that stay
     std::vector<int64_t> estimated_;       // [op] finish
-    std::vector<int64_t> last_estimated_;  // [device] of the ops that go there
+    std::vector<int64_t> last_estimated_;  // [device] finish of the last op that goes there
 
-    // Of the move at hand.
-    std::vector<Edit> edits_;            // those that take it back
-    std::vector<int32_t> changed_;       // tensors whose transfers change,
-    std::vector<uint64_t> changed_to_;   // [tensor] those to the devices of this mask; 0 between moves
-    std::vector<NodeId> heads_touched_;  // nodes before which something changed
-    std::vector<NodeId> tails_touched_;  // nodes behind which something changed
+    // The current move.
+    std::vector<Edit> edits_;            // the edits that take it back
+    std::vector<int32_t> changed_;       // tensors whose transfers change
+    std::vector<uint64_t> changed_to_;   // [tensor] mask of the devices to which they change; 0 between moves
+    std::vector<NodeId> heads_touched_;  // nodes with a change before them
+    std::vector<NodeId> tails_touched_;  // nodes with a change after them
     std::vector<Saved> saved_;
-    int32_t first_relaunched_ = 0, last_relaunched_ = 0;  // places between which launches change
-    std::vector<int64_t> shift_;                          // [host] of what it launches from a place on
+    int32_t first_relaunched_ = 0, last_relaunched_ = 0;  // range of places whose launches change
+    std::vector<int64_t> shift_;                          // [host] shift of its launches from a place on
     std::vector<int32_t> shifted_;                        // hosts with such a shift
-    int32_t last_changed_place_ = 0;                      // behind it only heads change, not the ways to the end
+    int32_t last_changed_place_ = 0;                      // after it only heads change, not paths to the end
     int64_t previous_step_time_ = 0;
     __int128 previous_total_finish_ = 0;
     PositionSet dirty_;

@@ -1,4 +1,4 @@
-// Heads and tails of a disjunctive graph: places are visited in order, only those where something changed.
+// Heads and tails of a disjunctive graph. Places are visited in order, but only those where something changed.
 #include <algorithm>
 #include <bit>
 
@@ -20,7 +20,7 @@ bool DisjunctiveGraph::may_end_within(std::span<const Edit> edits, int64_t at_mo
     }
     std::ranges::sort(moving_, {}, [&](int32_t op) { return place_of_[op]; });
     bool may_end = true;
-    int64_t freed = 0;  // where the ops before it stood
+    int64_t freed = 0;  // time freed where moved ops before it were
     for (int32_t op : moving_) {
         const int32_t device = goes_to_[op];
         const auto [before, after] = neighbours_on(device, op);
@@ -57,7 +57,7 @@ int64_t DisjunctiveGraph::estimate_tail(int32_t op, int32_t device, NodeId after
     return tail;
 }
 
-// Between which nodes of the device the op would stand, those apart that leave it.
+// Returns the nodes of the device between which the op would be, ignoring those that leave it.
 DisjunctiveGraph::Neighbours DisjunctiveGraph::neighbours_on(int32_t device, int32_t op) const {
     const auto& ids = sequences_[size_t(device)];
     const auto leaves = [&](NodeId id) { return is_op(id) && goes_to_[id] >= 0; };
@@ -70,7 +70,8 @@ DisjunctiveGraph::Neighbours DisjunctiveGraph::neighbours_on(int32_t device, int
 
 // ---- Launches
 
-// When hosts come to each place, after a change. Marks where a step may start at another time for it.
+// Computes when hosts reach each place after a change. With `marks`, marks places where a step may then start at
+// another time.
 void DisjunctiveGraph::relaunch(bool marks) {
     if (num_hosts_ == 0 || last_relaunched_ < 0) return;
     int32_t place = first_relaunched_;
@@ -92,7 +93,7 @@ void DisjunctiveGraph::relaunch(bool marks) {
     for (; place < problem_->num_ops; ++place) shift_launches(place, marks);
 }
 
-// What stands at a place is launched earlier or later by as much as all before it; the place behind it follows.
+// Shifts the launches at a place by as much as those before it; those of the next place follow.
 void DisjunctiveGraph::shift_launches(int32_t place, bool marks) {
     const int64_t* from = &launching_from_[size_t(place) * size_t(num_hosts_)];
     int64_t* next = &launching_from_[size_t(place + 1) * size_t(num_hosts_)];
@@ -106,7 +107,7 @@ void DisjunctiveGraph::shift_launches(int32_t place, bool marks) {
     if (start < now || start == now - shift_[host]) dirty_.insert(place);
 }
 
-// Takes the clocks of the hosts past a place.
+// Advances the clocks of the hosts past a place.
 void DisjunctiveGraph::launch_at(int32_t place) {
     const Problem& p = *problem_;
     const int32_t op = ops_[place];
@@ -122,7 +123,7 @@ void DisjunctiveGraph::launch_at(int32_t place) {
                 launched_transfer(transfer(tensor, std::countr_zero(mask)));
 }
 
-// The host's clock goes on; when the op may start as far as its launch is concerned.
+// Advances the host's clock; returns when the op may start as far as its launch is concerned.
 int64_t DisjunctiveGraph::launched(int32_t op) {
     const int32_t device = device_of_[op], host = problem_->host_of[device];
     if (host < 0) return 0;
@@ -158,7 +159,7 @@ bool DisjunctiveGraph::propagate_heads(int64_t at_most) {
     return step_time_ <= at_most;
 }
 
-// All that stands at a place, in order. In the blocking model what an op waits for stands before it on its device.
+// Visits all nodes at a place, in order. In the blocking model everything an op waits for precedes it on its device.
 bool DisjunctiveGraph::visit_heads(int32_t place, int64_t at_most) {
     const Problem& p = *problem_;
     const int32_t op = ops_[place], here = device_of_[op];
@@ -213,7 +214,7 @@ bool DisjunctiveGraph::visit_transfer_head(NodeId id, int32_t place, int64_t at_
     return true;
 }
 
-// False when the step cannot end within `at_most` any more.
+// Returns false if the step can no longer end within `at_most`.
 bool DisjunctiveGraph::set_finish(NodeId id, int64_t begin, int32_t place, int64_t at_most) {
     Node& at = node(id);
     saved_.push_back({id, at.finish});
@@ -280,7 +281,7 @@ void DisjunctiveGraph::visit_transfer_tail(NodeId id) {
         mark(at.producer);
 }
 
-// Whether it changed.
+// Returns whether it changed.
 bool DisjunctiveGraph::set_through(NodeId id, int64_t longest) {
     Node& at = node(id);
     if (at.through == longest + at.duration) return false;

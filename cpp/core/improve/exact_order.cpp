@@ -12,7 +12,7 @@ namespace placewright {
 namespace {
 
 constexpr size_t kDeadEnds = size_t{1} << 20;  // remembered at a time, 16 bytes each
-constexpr size_t kWays = 4;                    // places where one may stand
+constexpr size_t kWays = 4;                    // entries in which one may be stored
 
 Csr transposed(const Csr& rows) {
     std::vector<std::vector<int32_t>> columns(size_t(rows.num_rows()));
@@ -64,8 +64,9 @@ ExactOrder::ExactOrder(std::shared_ptr<const Problem> problem, std::vector<int32
     below_ = peak_of(best_, bytes_);
 }
 
-// An op runs with the first that follows it where that costs nothing: until then what it reads is held longer, but what
-// others read of it is not there, which is no less; and while it runs there is no more than while that one does.
+// Returns whether it costs nothing to run an op together with the first op that follows it: until then its inputs are
+// held longer, but its results, which take no less, are not held; and while it runs, no more is in use than while the
+// follower runs.
 bool ExactOrder::may_wait(int32_t op, const Csr& before, const Csr& after) const {
     int64_t read = 0, held = 0;
     for (int32_t storage : uses_.used[op]) {
@@ -78,7 +79,7 @@ bool ExactOrder::may_wait(int32_t op, const Csr& before, const Csr& after) const
         const int32_t next = after[op][0];
         return held >= read && made_[next] + problem_->workspace_bytes[next] >= read + passing;
     }
-    // One that several follow comes first of all that run with another, so that these stay few.
+    // An op with several followers may wait only if nothing it waits for does, so that few ops run with another.
     return !after[op].empty() && read == 0 && passing == 0 &&
            std::ranges::none_of(before[op], [&](int32_t other) { return waits_[other]; });
 }
@@ -133,7 +134,7 @@ void ExactOrder::advance(int64_t evaluations, int64_t at_most) {
     }
 }
 
-// Runs the op, where there is one, and what is free after it.
+// Runs the op, if there is one, and then every op that is free.
 void ExactOrder::enter(int32_t op) {
     frames_.push_back({path_.size(), op, -1});
     if (op >= 0 && !run(op)) return leave();
@@ -145,8 +146,8 @@ void ExactOrder::enter(int32_t op) {
         leave();
 }
 
-// A better order was found, and what ran here takes too much now. That may be only what was free then, so the same op
-// is tried again.
+// Leaves the last frame after a better order was found, because what ran there now takes too much. Perhaps only the ops
+// that were free do, so the same op is tried again.
 void ExactOrder::enter_anew() {
     const int32_t op = frames_.back().op;
     leave();
@@ -161,7 +162,7 @@ void ExactOrder::leave() {
     frames_.pop_back();
 }
 
-// In the order of the start, after the one that was tried last; -1 where there is none.
+// Returns the next ready op in the order of the start after the one that was tried last; -1 if there is none.
 int32_t ExactOrder::next_candidate() const {
     int32_t next = -1;
     for (int32_t op : ready_)
@@ -169,7 +170,7 @@ int32_t ExactOrder::next_candidate() const {
     return next;
 }
 
-// Counted as in the search it is the best order so far; sizes that count as nothing there may say otherwise.
+// By the search's count this is the best order so far; by true sizes it may not be, if some count as 0.
 void ExactOrder::complete() {
     below_ = path_.back().peak;
     std::ranges::transform(path_, found_.begin(), &Ran::op);
@@ -183,7 +184,7 @@ void ExactOrder::run_what_is_free() {
     for (size_t place = 0; place < ready_.size();) place = is_free(ready_[place]) ? 0 : place + 1;
 }
 
-// Runs the op if so.
+// Runs the op and returns true if it stays below the bound and leaves no more in use than before.
 bool ExactOrder::is_free(int32_t op) {
     const size_t length = path_.size();
     const int64_t in_use = in_use_;
@@ -192,7 +193,8 @@ bool ExactOrder::is_free(int32_t op) {
     return false;
 }
 
-// With what waits for it. Whether it stays below; if not, some of it may have run.
+// Runs the op after the ops that wait for it. Returns whether the peak stays below the bound; if not, some of them may
+// have run.
 bool ExactOrder::run(int32_t op) {
     for (int32_t other : waiting_[op]) {
         if (finished_[other]) continue;
@@ -220,7 +222,7 @@ void ExactOrder::run_alone(int32_t op) {
         if (--missing_[other] == 0) add_ready(other);
 }
 
-// Ops, until the path is so long.
+// Takes back ops until the path has this length.
 void ExactOrder::take_back(size_t length) {
     while (path_.size() > length) {
         const auto [op, place, peak] = path_.back();
@@ -241,7 +243,7 @@ void ExactOrder::take_back(size_t length) {
 
 int64_t ExactOrder::level_of(int32_t op) const { return in_use_ + made_[op] + problem_->workspace_bytes[op]; }
 
-// Of what no other op still uses, its own outputs included.
+// Returns the bytes of what no other op still uses, its own outputs included.
 int64_t ExactOrder::freed_by(int32_t op) const {
     int64_t freed = 0;
     for (int32_t storage : uses_.used[op])
@@ -274,7 +276,7 @@ bool ExactOrder::is_dead_end() const {
     return std::find(first, first + kWays, key_) != first + kWays;
 }
 
-// In place of the oldest of those that may stand there.
+// Replaces the oldest of the entries in which the key may be stored.
 void ExactOrder::remember_dead_end() {
     const auto first = dead_ends_.begin() + std::ptrdiff_t(key_[0] % (kDeadEnds / kWays) * kWays);
     std::copy_backward(first, first + kWays - 1, first + kWays);

@@ -12,15 +12,15 @@ namespace placewright {
 
 namespace {
 
-constexpr int64_t kMaxLinkOrders = 500;         // of one placement and order of all ops
-constexpr int64_t kLongest = int64_t{1} << 56;  // a year and more, of which sums do not overflow
+constexpr int64_t kMaxLinkOrders = 500;         // tried for one placement and order of all ops
+constexpr int64_t kLongest = int64_t{1} << 56;  // ns, over two years; sums of these do not overflow
 
 const Problem& checked(const Problem& problem) {
     if (!ExactSchedule::applies_to(problem)) throw std::invalid_argument("the problem has no exact schedule");
     return problem;
 }
 
-// No path of ops and transfers is as long.
+// Returns whether every path of ops and transfers is shorter than kLongest.
 bool are_short(const Problem& p) {
     const DevicePairDelays delays(p);
     int64_t sum = 0;
@@ -67,7 +67,7 @@ void ExactSchedule::advance(int64_t evaluations, int64_t at_most) {
     while (evaluations_ < end && depth_ > 0) step();
 }
 
-// Goes on to the next choice of the last frame, or back from it.
+// Tries the next choice of the last frame, or leaves the frame if none is left.
 void ExactSchedule::step() {
     Frame& last = frames_[depth_ - 1];
     if (last.tried == last.choices.size()) {
@@ -113,7 +113,8 @@ void ExactSchedule::take_back(const Frame& frame) {
     scheduled_.now = frame.now_before;
 }
 
-// Whether the state leads to nothing better: what is left does not fit, or one as good has led to nothing.
+// Returns whether the state leads to nothing better: the remaining ops do not fit, or a state that is no worse was
+// refuted.
 bool ExactSchedule::enter(Frame& frame, const Frame* parent) {
     if (!windows_.find(scheduled_, limit_ns_)) return true;
     find_state(frame);
@@ -129,8 +130,9 @@ bool ExactSchedule::enter(Frame& frame, const Frame* parent) {
     return false;
 }
 
-// By start: whatever begins with an op that starts no earlier, and runs another one first thing on another device, is
-// no better than what begins with the latter. So that one need not be next there as long as nothing else runs there.
+// Collects choices by start. Consider a choice that was refuted and one that starts no earlier: a schedule that begins
+// with the latter and runs the refuted op first on its device is no better than one that begins with the refuted op. So
+// that op need not be next there until another op has run there.
 void ExactSchedule::find_choices(Frame& frame) {
     frame.choices.clear();
     for (int32_t op = 0; op < problem_->num_ops; ++op) {
@@ -145,7 +147,8 @@ void ExactSchedule::find_choices(Frame& frame) {
     });
 }
 
-// What later ops find: when devices are free, when what they read is there, and where their groups have begun.
+// Collects what matters to later ops: when devices are free, when inputs arrive on each device, and where groups have
+// begun.
 void ExactSchedule::find_state(Frame& frame) const {
     const int32_t num_devices = problem_->num_devices;
     frame.state.clear();
@@ -169,7 +172,7 @@ void ExactSchedule::find_state(Frame& frame) const {
     }
 }
 
-// Back from the state that the choice made last led to.
+// Returns from the state that the last choice led to.
 void ExactSchedule::leave(bool is_refuted) {
     take_back(frames_[depth_]);
     const Choice& choice = frames_[depth_].made;
@@ -180,7 +183,8 @@ void ExactSchedule::leave(bool is_refuted) {
         last.is_refuted = false;
 }
 
-// All ops are placed. Whether they end too late even if every transfer had a link of its own.
+// Looks for link orders once all ops are placed. Returns whether the ops end too late even if every transfer had a link
+// of its own.
 bool ExactSchedule::look_at_links() {
     const int64_t end = std::ranges::max(scheduled_.clock_ns);
     while (end <= limit_ns_) {

@@ -1,5 +1,6 @@
-// The fastest schedule of few ops on several devices, by branch and bound: ops are placed one after another by the time
-// at which they start, as if every transfer had a link of its own; links are looked at where all ops are placed.
+// An exact search for the fastest schedule of few ops on several devices, by branch and bound. Ops are placed one after
+// another in order of their starts, as if every transfer had a link of its own; links are considered once all ops are
+// placed.
 #pragma once
 
 #include <memory>
@@ -15,33 +16,34 @@ namespace placewright {
 
 class ExactSchedule {
   public:
-    // Whether it can say anything: transfers overlap, nothing is launched, dependencies delay in any order, and ops and
-    // devices are few and do not take years.
+    // Returns whether the search applies: the step time is the objective, transfers overlap, no host launches, control
+    // dependencies, if any, are signals, and ops, devices and times are small enough.
     static bool applies_to(const Problem& problem);
 
-    // start: within the memory limits. divisor_ns: of all times that a schedule adds up. Throws std::invalid_argument
-    // where the problem or the start is not what it must be.
+    // start: must be within the memory limits. divisor_ns: a common divisor of all times that a schedule adds up.
+    // Throws std::invalid_argument if the search does not apply or the start is invalid.
     ExactSchedule(std::shared_ptr<const Problem> problem, Solution start, int64_t divisor_ns);
 
-    // As `Search`; an evaluation is an op placed, or two transfers put in order. The last may be some hundred of these.
+    // As in `Search`; an evaluation is an op placed, or two transfers put in order. The last one may add several
+    // hundred.
     void advance(int64_t evaluations, int64_t at_most = INT64_MAX);
 
     int64_t evaluations() const { return evaluations_; }
     Fitness best_fitness() const { return {0, best_ns_, 0}; }
     Solution best() const { return best_; }
-    // Whether the search has come to its end, and whether that proves the best to be optimal: where memory is limited
-    // a schedule may be fast enough only in an order that exceeds a limit.
+    // Returns whether the search has ended, and whether that proves the best to be optimal. It does not if a faster
+    // schedule of ops was found for which the search of link orders gave up or exceeded a memory limit.
     bool is_exhausted() const { return evaluations_ > 0 && depth_ == 0; }
     bool is_proven() const { return is_exhausted() && !has_open_ends_; }
 
   private:
     struct Choice {
-        int64_t start, end, rest;  // rest: from its end to that of the step
+        int64_t start, end, rest;  // rest: from its end to the end of the step
         int32_t op, device;
     };
-    // A state from which the search goes on, and how it came there.
+    // A state from which the search continues, and the choice that led to it.
     struct Frame {
-        Choice made;  // all but the first
+        Choice made;  // unset in the first frame
         int64_t now_before, clock_before;
         uint64_t allowed_before;
         std::vector<Choice> choices;

@@ -62,7 +62,7 @@ bool LinkOrders::is_same_link(int32_t one, int32_t other) const {
     return steps_[size_t(one)].destination == steps_[size_t(other)].destination && source(one) == source(other);
 }
 
-// Of two transfers that one link would serve at the same time, one comes first or the other.
+// Branches on two transfers that one link would serve at the same time: either may come first.
 bool LinkOrders::extend(std::vector<int64_t> start) {
     if (++num_orders_ > max_orders_ || !find_starts(start)) return false;
     const auto end = [&](int32_t step) { return start[size_t(step)] + duration_[size_t(step)]; };
@@ -83,7 +83,7 @@ bool LinkOrders::extend(std::vector<int64_t> start) {
     return in_order(start);
 }
 
-// Longest paths, from starts that are no later; false where a step ends after the limit.
+// Computes longest paths from starts that are no later; false if a step ends after the limit.
 bool LinkOrders::find_starts(std::vector<int64_t>& start) const {
     for (size_t step = 0; step < steps_.size(); ++step)
         if (start[step] + duration_[step] > limit_ns_) return false;
@@ -100,8 +100,8 @@ bool LinkOrders::find_starts(std::vector<int64_t>& start) const {
     return true;
 }
 
-// Writes the steps by start, at the same time first those without duration, each behind all it waits for; false where
-// steps without duration wait for one another.
+// Writes the steps by start, each after all it waits for; at the same time the shortest comes first. False if steps
+// without duration wait for one another.
 bool LinkOrders::in_order(const std::vector<int64_t>& start) {
     std::vector<int32_t> missing(steps_.size());
     for (const Arc& arc : arcs_) ++missing[size_t(arc.to)];

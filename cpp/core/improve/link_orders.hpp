@@ -1,4 +1,4 @@
-// In which order links can serve transfers, where devices and the order of their ops are given.
+// The order in which links serve transfers, when devices and the order of their ops are given.
 #pragma once
 
 #include <optional>
@@ -8,13 +8,13 @@
 
 namespace placewright {
 
-// Of one problem whose transfers overlap and whose ops no host launches.
+// The search for orders of links in one problem, in which transfers overlap and no host launches ops.
 class LinkOrders {
   public:
     explicit LinkOrders(const Problem& problem) : problem_(problem) {}
 
-    // A solution that ends by limit_ns, on whose devices the ops run in the order of `ops`. Where there is none, or it
-    // has not been found within so many partial orders, nothing; gave_up() tells which.
+    // Returns a solution that ends by limit_ns, in which devices run their ops in the order of `ops`. Returns nothing
+    // if there is none, or if it was not found within max_orders partial orders; gave_up() tells which.
     std::optional<Solution> find(std::span<const int32_t> device_of, std::span<const int32_t> ops, int64_t limit_ns,
                                  int64_t max_orders);
 
@@ -23,14 +23,14 @@ class LinkOrders {
 
   private:
     struct Arc {
-        int32_t from, to;  // steps: op i is i, then follow the transfers
-        int64_t wait_ns;   // between the end of one and the start of the other
+        int32_t from, to;  // steps: op i is step i; transfers follow
+        int64_t wait_ns;   // between the end of `from` and the start of `to`
     };
 
     void add_ops(std::span<const int32_t> ops);
     void add_transfers();
     bool is_same_link(int32_t one, int32_t other) const;
-    // start: of an order that this one goes on from.
+    // start: the start times of the order that this one extends.
     bool extend(std::vector<int64_t> start);
     bool find_starts(std::vector<int64_t>& start) const;
     bool in_order(const std::vector<int64_t>& start);

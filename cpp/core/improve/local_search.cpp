@@ -49,7 +49,7 @@ void LocalSearch::advance(int64_t evaluations, int64_t at_most) {
     }
 }
 
-// Ops as they were captured, devices at random.
+// Starts with ops in captured order and random devices.
 void LocalSearch::start(uint64_t number) {
     const RandomStream stream(seed_, number, 0, kPlacement);
     std::iota(current_.ops.begin(), current_.ops.end(), 0);
@@ -90,7 +90,7 @@ LocalSearch::Move LocalSearch::draw_device(const RandomStream& stream) const {
     return {true, op, from, drawn_bit(others, stream.bits(kTarget))};
 }
 
-// To a place after everything the op depends on and before everything that depends on it.
+// Draws a place after everything the op depends on and before everything that depends on it.
 LocalSearch::Move LocalSearch::draw_place(const RandomStream& stream) const {
     const Problem& p = *problem_;
     const auto op = static_cast<int32_t>(stream.below(kOp, uint32_t(p.num_ops)));
@@ -123,7 +123,7 @@ Solution LocalSearch::best() const {
     return {best_.device_of, with_transfers(*problem_, best_.device_of, best_.ops, TransferTiming::early)};
 }
 
-// The same order as with_transfers(early) makes, without allocating.
+// Builds the same order as with_transfers(early), without allocating.
 Fitness LocalSearch::evaluate_current() {
     const Problem& p = *problem_;
     const std::vector<int32_t>& device_of = current_.device_of;

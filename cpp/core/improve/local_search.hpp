@@ -1,5 +1,5 @@
 // Greedy local search over placements and orders of ops (REGAL, section 5.2 and A.10);
-// placewright.lab.peers.local_search says how the paper is read.
+// placewright.lab.peers.local_search says how the paper is interpreted.
 #pragma once
 
 #include <memory>
@@ -14,23 +14,22 @@ namespace placewright {
 
 struct LocalSearchConfig {
     int64_t evaluations_per_start = 1000;
-    double device_share = 0.5;  // of the moves; the others change the order
-    int32_t reach = 1;          // places an op moves at most
+    double device_share = 0.5;  // share of moves that change a device; the others change the order
+    int32_t reach = 1;          // the most places that an op moves
     bool accept_equal = false;
 };
 
 class LocalSearch {
   public:
-    // Throws std::invalid_argument on a configuration that cannot be.
+    // Throws std::invalid_argument if the configuration is invalid.
     LocalSearch(std::shared_ptr<const Problem> problem, const LocalSearchConfig& config, uint64_t seed);
 
-    // Searches until `evaluations` in all are spent, at most `at_most` in this call. Where a search pauses does not
-    // change where it leads.
+    // Searches until `evaluations` in all are spent, at most `at_most` in this call. Pauses do not change the result.
     void advance(int64_t evaluations, int64_t at_most = INT64_MAX);
 
     int64_t evaluations() const { return evaluations_; }
     const Fitness& best_fitness() const { return best_.fitness; }
-    Solution best() const;  // each tensor leaves right after its producer
+    Solution best() const;  // each tensor is sent right after its producer
 
   private:
     struct State {
@@ -38,8 +37,8 @@ class LocalSearch {
         std::vector<int32_t> ops;        // an order of all ops, without transfers
         Fitness fitness;
     };
-    // Of an op and what shares its device from one device to another, or of an op from one place to another. Whatever
-    // cannot move stays: from == to.
+    // Moves an op and its group from one device to another, or an op from one place to another. If the op cannot move,
+    // from == to.
     struct Move {
         bool of_device;
         int32_t op, from, to;

@@ -1,4 +1,4 @@
-// An upper bound of memory that knows no times: all that ever stands on a device, as if it stood there at once.
+// An upper bound on memory that ignores times: everything that is ever on a device counts as if it were there at once.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class MemoryBound {
     void add_copy(int32_t tensor, int32_t device) { bytes_[device] += problem_.copy_bytes[tensor]; }
     void remove_copy(int32_t tensor, int32_t device) { bytes_[device] -= problem_.copy_bytes[tensor]; }
 
-    // Whether no device can exceed its limit; where false, it may or may not.
+    // Returns whether no device can exceed its limit; false means that one may or may not.
     bool is_within_limits() const {
         for (int32_t device = 0; device < problem_.num_devices; ++device)
             if (bytes_[device] + workspace_ > problem_.memory_limit[device]) return false;
@@ -47,9 +47,9 @@ class MemoryBound {
     }
 
     const Problem& problem_;
-    int64_t workspace_;             // the most of an op
+    int64_t workspace_;             // the largest of any op
     std::vector<int64_t> bytes_;    // [device]
-    std::vector<int32_t> readers_;  // [resident][device] ops
+    std::vector<int32_t> readers_;  // [resident][device] number of ops that read it there
 };
 
 }  // namespace placewright

@@ -70,7 +70,8 @@ void MemoryProfile::set_threshold(int64_t bytes) {
     window_ = {};
 }
 
-// Backwards: a storage that was last used within the window is freed by the first of its users that is met.
+// Goes backwards through the window: a storage that was last used within it is freed by the first of its users that is
+// met.
 void MemoryProfile::find_frees(const OpOrder& order, OpOrder::Window window) {
     const auto ops = order.ops();
     ++pass_;

@@ -1,4 +1,4 @@
-// The memory of one device along an order of ops, kept up to date where the order changes.
+// The memory of one device along an order of ops, updated when the order changes.
 #pragma once
 
 #include <span>
@@ -11,21 +11,22 @@
 
 namespace placewright {
 
-// A change between two places moves no allocation and no release across them, so that the rest of the profile stands.
+// A change between two places moves no allocation or release across them, so the rest of the profile stays valid.
 class MemoryProfile {
   public:
     explicit MemoryProfile(const Problem& problem);
 
-    // Everything anew for this order.
+    // Computes everything anew for this order.
     void assign(const OpOrder& order);
 
-    // After the ops within the window changed places. O(uses in the window + log ops); allocates nothing.
+    // Updates the profile after ops within the window changed places. O(uses in the window + log ops); allocates
+    // nothing.
     void change(const OpOrder& order, OpOrder::Window window);
 
     // Takes the last change back.
     void undo();
 
-    // Counts excess from here on.
+    // Counts excess above this threshold.
     void set_threshold(int64_t bytes);
 
     int64_t peak() const { return level_.max(); }
@@ -49,10 +50,10 @@ class MemoryProfile {
     std::vector<int32_t> last_user_;  // [storage] the op whose finish frees it
     std::vector<int64_t> freed_;      // [place in the window]
     std::vector<int64_t> new_level_;  // [place in the window]
-    std::vector<int64_t> seen_at_;    // [storage] the pass_ that met it
+    std::vector<int64_t> seen_at_;    // [storage] the last pass_ that met it
     int64_t pass_ = 0;
 
-    OpOrder::Window window_;  // of the last change, and what stood there
+    OpOrder::Window window_;  // of the last change, and what was there before it
     int64_t excess_before_ = 0;
     std::vector<int64_t> level_before_, in_use_before_;
     struct LastUser {

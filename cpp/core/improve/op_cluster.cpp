@@ -5,7 +5,7 @@ namespace placewright {
 namespace {
 
 constexpr uint64_t kGrowth = 100, kDevice = 300;  // indices of a stream
-constexpr uint32_t kDevicesSeen = 16;             // among which one is drawn
+constexpr uint32_t kDevicesSeen = 16;             // neighbours among which one is drawn
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Ops that change their device together: neighbours in the graph that stand on one device.
+// Ops that change their device together: neighbours in the graph that are on one device.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ class OpCluster {
 
     explicit OpCluster(const Problem& problem);
 
-    // Grown from `op` and its group to some `size` ops. Draws from index 100 of the stream on.
+    // Grows a cluster from `op` and its group to about `size` ops. Uses draws from index 100 of the stream on.
     void grow(const RandomStream& stream, std::span<const int32_t> device_of, int32_t op, int32_t size,
               Direction direction);
     std::span<const int32_t> members() const { return members_; }
 
-    // The device of an op beside the cluster, drawn among a few; -1 when none stands elsewhere.
+    // Returns the device of a neighbour of the cluster on another device, drawn among a few; -1 if there is none.
     int32_t neighbouring_device(const RandomStream& stream, std::span<const int32_t> device_of) const;
 
     // The ops that share the device of `op`, itself among them.

@@ -38,7 +38,7 @@ void OpOrder::begin_marking(int32_t first, int32_t last) {
     apart_.clear();
 }
 
-// From the last place to the first: what is marked stays in line at the front, the rest is put behind it.
+// Scans from the last place to the first. Marked ops keep their order and come first; the others follow.
 OpOrder::Window OpOrder::move_earlier(int32_t from, int32_t to) {
     begin_marking(to, from);
     mark(ops_[from]);

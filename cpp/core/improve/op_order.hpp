@@ -1,4 +1,4 @@
-// An order of ops that changes by moves: an op goes elsewhere and takes along what must stay before or after it.
+// An order of ops that changes by moves: an op moves and takes along the ops that must stay before or after it.
 #pragma once
 
 #include <span>
@@ -24,9 +24,9 @@ class OpOrder {
 
     void assign(std::span<const int32_t> ops);
 
-    // Moves the op to place `to` or as near as what goes with it allows: earlier with those of its ancestors that stand
-    // between, later with its descendants between. The order is valid again. Empty when nothing else stands between.
-    // O(window and its edges).
+    // Moves the op to place `to`, or as near as the ops that go with it allow: earlier with its ancestors in between,
+    // later with its descendants in between. The order is then valid again. Returns an empty window if nothing else is
+    // in between. O(window and its edges).
     Window move(int32_t op, int32_t to);
 
     // Takes the last move back.
@@ -42,10 +42,10 @@ class OpOrder {
 
     const Problem& problem_;
     std::vector<int32_t> ops_, place_of_;
-    std::vector<int64_t> marked_at_;  // [op] the mark_ that was current
+    std::vector<int64_t> marked_at_;  // [op] the mark_ that was current when it was marked
     int64_t mark_ = 0;
     Window window_;                // of the last move
-    std::vector<int32_t> before_;  // what stood in it
+    std::vector<int32_t> before_;  // what was in it before
     std::vector<int32_t> apart_;   // while partitioning
 };
 

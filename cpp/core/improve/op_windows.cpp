@@ -9,7 +9,7 @@ namespace placewright {
 
 namespace {
 
-constexpr int64_t kAncestors = 1 << 16;  // all there are
+constexpr int64_t kAncestors = 1 << 16;  // more than any walk can need
 
 int64_t between(const Problem& p, int32_t before, int32_t op, int32_t source, int32_t destination) {
     if (source == destination) return 0;
@@ -131,8 +131,8 @@ bool OpWindows::find_rests(const ScheduledOps& scheduled, int64_t limit_ns) {
     return true;
 }
 
-// Whether the ops that are followed by so much or more fit before it: those that can run on one device only there, and
-// all of them on all devices, each of which is free from the earliest start there.
+// Returns whether ops fit. Those that are followed by at least a certain time must fit before it: ops that can run on
+// one device only there, and all of them on all devices together. Each device is free from the earliest start there.
 bool OpWindows::have_room(const ScheduledOps& scheduled, int64_t limit_ns) const {
     std::array<int64_t, ScheduledOps::kMaxDevices> from, only_here{};
     from.fill(kNever);

@@ -23,9 +23,9 @@ constexpr double kLeastReach = 20, kMaxReach = 200, kReachPerOp = 0.1;  // place
 constexpr int32_t kLongestMove = 2000;       // places, so that a move costs the same in a large graph
 constexpr double kExcessWeight = 0.05;       // per op, in graphs of up to kExcessOps
 constexpr double kExcessOps = 130;           // in larger ones the excess counts by its mean
-constexpr double kExcessMargin = 0.05;       // below the target
-constexpr double kNearPeak = 0.02;           // what targeted moves aim at
-constexpr double kOverWeight = 8;            // of bytes over the limit, once some solution has none
+constexpr double kExcessMargin = 0.05;       // below the target, relative to it
+constexpr double kNearPeak = 0.02;           // below the peak, relative to it: targeted moves aim at such places
+constexpr double kOverWeight = 8;            // weight of bytes over the limit, once some solution has none
 constexpr double kHeatPerMove = 0.0025;      // a round with few moves per op starts cooler
 constexpr int64_t kFirstRound = 5000;        // evaluations
 constexpr int64_t kMaxInLastRound = 200000;  // evaluations
@@ -89,8 +89,8 @@ void PeakSearch::evaluate_start() {
     if (evaluations_ == 0 || scored.fitness < best_fitness_) keep_as_best(scored.fitness);
 }
 
-// From the best so far. Each round is twice as long as the one before, so that a search that ends at any time has spent
-// much of it in a round that cooled down; the last one ends with the evaluations.
+// Begins a round from the best so far. Each round is twice as long as the one before, so that a search that ends at any
+// time has spent much of it in a round that cooled down; the last one ends with the evaluations.
 void PeakSearch::begin_round() {
     const int64_t left = config_.evaluations - evaluations_;
     const bool last = left > 0 && left <= kMaxInLastRound;
@@ -114,7 +114,7 @@ void PeakSearch::try_move() {
     for (uint64_t draw = 0; draw < kMaxDraws && !moved; ++draw)
         moved = draw_move({seed_, static_cast<uint64_t>(evaluations_), draw, kMove});
     if (!moved) return;
-    // Metropolis' rule, its random number drawn first: what it will refuse need not be scored to the end.
+    // Metropolis' rule with its random number drawn first: a move that it will refuse need not be scored in full.
     const RandomStream stream(seed_, static_cast<uint64_t>(evaluations_), kMaxDraws, kMove);
     const double max_energy = current_energy_ - temperature() * std::log(1 - uniform(stream.bits(kAccept)));
     const Scored scored = score(max_energy);
@@ -132,8 +132,8 @@ bool PeakSearch::draw_move(const RandomStream& stream) {
     return (uniform(stream.bits(kTargeted)) < kTargetedShare && draw_targeted(stream)) || draw_any(stream);
 }
 
-// A tensor that is held on the device while an op near the peak runs there: its producer goes past that op, its last
-// reader before it, or one of them to another device.
+// Draws a tensor that is held on the device while an op near the peak runs there, and moves its producer after that op,
+// its last reader before it, or one of them to another device.
 bool PeakSearch::draw_targeted(const RandomStream& stream) {
     const Problem& p = *problem_;
     const MaxTree& level = profile_ ? profile_->level() : level_;
@@ -179,7 +179,8 @@ bool PeakSearch::move_op(int32_t op, int32_t to) {
     return !window_.empty();
 }
 
-// The op, and half of the times some that are connected with it on its device: a boundary between devices is shifted.
+// Moves the op and, half of the time, some ops that are connected with it on its device: a boundary between devices is
+// shifted.
 bool PeakSearch::move_devices(int32_t op, const RandomStream& stream) {
     const Problem& p = *problem_;
     moved_from_ = device_of_[op];
@@ -227,7 +228,7 @@ PeakSearch::Scored PeakSearch::score(double max_energy) {
     return {fitness, energy(fitness)};
 }
 
-// The order says how long the step takes only where a host launches.
+// The step time depends on the order only where a host launches.
 Fitness PeakSearch::fitness_one_device() {
     const int64_t peak = profile_->peak();
     const int64_t time = problem_->has_hosts ? simulate_time(*problem_, device_of_, order_one_device(), simulation_)
@@ -241,7 +242,7 @@ std::span<const Step> PeakSearch::order_one_device() {
     return steps_;
 }
 
-// Where transfers block, eviction has counted the peaks on the way; times are left out as ties are settled elsewhere.
+// Where transfers block, eviction has counted the peaks on the way; times are left out, as ties are settled elsewhere.
 Fitness PeakSearch::fitness_evicted() {
     const Problem& p = *problem_;
     if (!p.blocking || !p.minimize_memory) return evaluate(p, device_of_, eviction_.last_order(), simulation_);
@@ -258,8 +259,8 @@ bool PeakSearch::agrees_with_simulation(const Fitness& fitness) {
     return fitness.bytes_over_limit == simulated.bytes_over_limit && fitness.objective == simulated.objective;
 }
 
-// Until something fits, bytes over the limit; then the objective. Peaks are plateaus: what lies near them is counted
-// too.
+// Returns the bytes over the limit until a solution fits, then the objective. Peaks are plateaus, so memory near them
+// counts too.
 double PeakSearch::energy(const Fitness& fitness) const {
     const double weight = kExcessWeight * std::min(1.0, kExcessOps / problem_->num_ops);
     const auto over = double(fitness.bytes_over_limit);
@@ -285,7 +286,7 @@ void PeakSearch::load(const PlacementAndOrder& placed) {
     if (profile_) profile_->assign(order_);
 }
 
-// What was scored last is current from here on.
+// Makes the solution scored last the current one.
 void PeakSearch::settle(const Scored& scored) {
     current_energy_ = scored.energy;
     if (!profile_) level_.assign(0, eviction_.level());

@@ -1,4 +1,4 @@
-// Annealing for the least peak memory over devices and an order of ops, transfers being put in by eviction;
+// Annealing for the least peak memory over devices and an order of ops, for which eviction inserts the transfers;
 // placewright.search.metaheuristics.peak_search says how and why.
 #pragma once
 
@@ -19,20 +19,19 @@
 namespace placewright {
 
 struct PeakSearchConfig {
-    int64_t evaluations = 5000;       // in all, so that it has cooled down when they are spent
+    int64_t evaluations = 5000;       // in all; the search has cooled down when they are spent
     double first_temperature = 0.05;  // relative to the peak
     double last_temperature = 0.001;
 };
 
 class PeakSearch {
   public:
-    // starts: at least one; the search begins at the best of them. Throws std::invalid_argument on a configuration that
-    // cannot be.
+    // starts: at least one; the search begins at the best of them. Throws std::invalid_argument if the configuration is
+    // invalid.
     PeakSearch(std::shared_ptr<const Problem> problem, const PeakSearchConfig& config,
                std::vector<PlacementAndOrder> starts, uint64_t seed);
 
-    // Searches until `evaluations` in all are spent, at most `at_most` in this call. Where a search pauses does not
-    // change where it leads.
+    // Searches until `evaluations` in all are spent, at most `at_most` in this call. Pauses do not change the result.
     void advance(int64_t evaluations, int64_t at_most = INT64_MAX);
 
     int64_t evaluations() const { return evaluations_; }
@@ -42,7 +41,7 @@ class PeakSearch {
   private:
     struct Scored {
         Fitness fitness;
-        double energy;  // what is annealed
+        double energy;  // the value that is annealed
     };
 
     void evaluate_start();
@@ -76,22 +75,22 @@ class PeakSearch {
     PeakSearchConfig config_;
     std::vector<PlacementAndOrder> starts_;
     uint64_t seed_;
-    double reach_;  // places, at most, beyond the peak or from where an op was; near ones are drawn more often
+    double reach_;  // most places beyond the peak or from where an op was; near ones are drawn more often
     OpOrder order_;
     std::vector<int32_t> device_of_;
-    OpOrder::Window window_;      // of the move at hand
-    std::vector<int32_t> moved_;  // ops whose groups the move at hand put on another device
+    OpOrder::Window window_;      // of the current move
+    std::vector<int32_t> moved_;  // ops whose groups the current move put on another device
     int32_t moved_from_ = 0;
     Eviction eviction_;
     SimulationScratch simulation_;
-    std::optional<MemoryProfile> profile_;  // of the only device, in place of eviction and simulation
-    std::vector<Step> steps_;               // of the only device
+    std::optional<MemoryProfile> profile_;  // of a single device, instead of eviction and simulation
+    std::vector<Step> steps_;               // of a single device
     int64_t one_device_time_ns_ = 0;
     MaxTree level_;  // of the current solution, by place
 
     std::vector<int64_t> target_;     // [device] bytes at which eviction aims
     std::vector<int64_t> threshold_;  // [device] bytes above it are excess
-    double scale_ = 1;                // an energy of 1
+    double scale_ = 1;                // the value that is an energy of 1
     double current_energy_ = 0;
     PlacementAndOrder best_;
     Fitness best_fitness_;

@@ -14,12 +14,12 @@ namespace {
 
 enum Draw : uint64_t { kAccept, kKind, kWhere, kOp, kSize, kTarget, kDirection };  // OpCluster draws from 100 on
 
-constexpr int32_t kLargestCluster = 64;  // ops that change their device together, groups apart
-// Beside the step time the mean finish of all ops counts, so many times: many moves leave the step time as it is, and
-// an early finish of all else makes room for those that do not.
+constexpr int32_t kLargestCluster = 64;  // ops that change their device together, not counting their groups
+// Weight of the mean finish of all ops in the energy, next to the step time: many moves leave the step time unchanged,
+// and an early finish of other ops makes room for moves that reduce it.
 constexpr double kMeanFinishWeight = 2.0;
-constexpr double kCriticalShare = 0.95;  // of the moves, which start from an op that delays the step
-constexpr int32_t kMaxUnchecked = 64;    // moves accepted by time between two looks at the limits
+constexpr double kCriticalShare = 0.95;  // share of moves that start from an op that delays the step
+constexpr int32_t kMaxUnchecked = 64;    // moves accepted by time between two checks of the limits
 
 double mean_time_ns(const Problem& p) {
     double total = 0;
@@ -27,7 +27,7 @@ double mean_time_ns(const Problem& p) {
     return std::max(1.0, total / double(p.op_time_ns.size()));
 }
 
-// 1, 2, 3, ... with half the probability each.
+// Returns 1, 2, 3, ..., each with half the probability of the one before.
 int32_t halving(uint64_t bits) { return 1 + std::countr_zero(bits | uint64_t{1} << 40); }
 
 }  // namespace
@@ -63,7 +63,7 @@ void ScheduleAnnealing::advance(int64_t evaluations, int64_t at_most) {
     if (at_best_) keep_best();
 }
 
-// The next start; after the last one the graph holds the best.
+// Evaluates the next start; after the last one the graph holds the best.
 void ScheduleAnnealing::evaluate_start() {
     const Start& start = starts_[size_t(evaluations_)];
     const std::vector<uint8_t> early(size_t(problem_->num_tensors), start.early);
@@ -110,7 +110,8 @@ void ScheduleAnnealing::try_move(double temperature) {
     }
 }
 
-// After a move that time accepts. Where limits turn out not to hold the graph goes back to where they did.
+// Checks the limits after a move that time accepts. If they are exceeded, the graph goes back to the last state within
+// them.
 bool ScheduleAnnealing::keeps_limits() {
     const Fitness by_time{0, graph_.step_time_ns(), INT64_MAX};
     if (!heeds_memory_) {
@@ -145,9 +146,10 @@ bool ScheduleAnnealing::keeps_limits() {
     return false;
 }
 
-// After a move while memory comes before time; one that takes more is taken back. Where memory is not itself the
-// objective a byte over the limits has a price in time for the first half of the search, as if the step were as long as
-// they are many; then time does not matter until there are none.
+// Decides on a move while memory comes before time; a move that needs more memory is taken back. Where memory is not
+// the objective, a move may cost time in the first half of the search: its share of the step time may be at most the
+// share of bytes over the limits that it saves, times the squared ratio of first and current temperature. Later, time
+// does not matter until no bytes are over.
 bool ScheduleAnnealing::improves_memory(double temperature, double most) {
     can_go_back_ = false;
     unchecked_ = 0;
@@ -169,13 +171,13 @@ bool ScheduleAnnealing::improves_memory(double temperature, double most) {
     return improves;
 }
 
-// Asserted after every accepted move: of a debug build only.
+// Asserted after every accepted move in debug builds.
 bool ScheduleAnnealing::agrees_with_simulation() {
     graph_.write_order(order_);
     return simulate_time(*problem_, graph_.device_of(), order_, simulation_) == graph_.step_time_ns();
 }
 
-// Before the graph changes what is best there is copied.
+// Copies the best before the graph changes.
 void ScheduleAnnealing::leave_best() {
     if (at_best_) keep_best();
     at_best_ = false;
@@ -272,7 +274,7 @@ int32_t ScheduleAnnealing::last_place(int32_t op) const {
     return last;
 }
 
-// The op goes before one that stands ahead of it on its device, or that one behind it.
+// Moves the op before one ahead of it on its device, or that one behind it.
 void ScheduleAnnealing::draw_order_move(const RandomStream& stream, int32_t op) {
     int32_t ahead = op;
     for (int32_t steps = halving(stream.bits(kSize)); steps > 0; --steps) {
@@ -301,7 +303,7 @@ void ScheduleAnnealing::draw_sending_move(const RandomStream& stream, int32_t op
     edits_.push_back({Edit::Kind::sending, tensor, 1 - graph_.early()[size_t(tensor)]});
 }
 
-// Two ops on different devices that stand near each other in the order change places.
+// Exchanges the devices of two ops that are near each other in the order.
 void ScheduleAnnealing::draw_swap(const RandomStream& stream, int32_t op) {
     if (problem_->num_devices == 1) return;
     const int32_t reach = std::min(problem_->num_ops - 1, 8 * problem_->num_devices);

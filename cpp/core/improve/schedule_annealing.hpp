@@ -1,4 +1,4 @@
-// Simulated annealing over placement, order of ops and the moments at which tensors are sent, on a disjunctive graph.
+// Simulated annealing over placement, order of ops and the times at which tensors are sent, on a disjunctive graph.
 #pragma once
 
 #include <array>
@@ -16,16 +16,17 @@
 namespace placewright {
 
 struct ScheduleAnnealingConfig {
-    double first_temperature = 2.0;  // in mean times of an op
+    double first_temperature = 2.0;  // in units of the mean time of an op
     double last_temperature = 0.02;
-    bool ignores_limits = false;  // of memory, as if there were none
-    // How often moves change devices, the order on a device, when a tensor is sent, and exchange two ops; not all 0.
+    bool ignores_limits = false;  // ignores memory limits
+    // Relative frequency of moves that change devices, the order on a device, when a tensor is sent, and that exchange
+    // two ops; not all 0.
     std::array<uint32_t, 4> move_weights{45, 40, 8, 7};
 };
 
 class ScheduleAnnealing {
   public:
-    // Starts from the best of `starts`, of which there is at least one, with all tensors sent early or all late.
+    // Starts from the best of `starts` (at least one), with all tensors sent early or all late.
     ScheduleAnnealing(std::shared_ptr<const Problem> problem, const ScheduleAnnealingConfig& config,
                       std::span<const PlacementAndOrder> starts, uint64_t seed);
 
@@ -36,7 +37,7 @@ class ScheduleAnnealing {
     const Fitness& best_fitness() const { return best_fitness_; }
     Solution best() const;
     int64_t accepted() const { return accepted_; }
-    // What the evaluations cost, as DisjunctiveGraph counts it: the same on every machine.
+    // The cost of the evaluations, counted as in DisjunctiveGraph: the same on every machine.
     int64_t work() const { return graph_.work() + simulated_; }
 
   private:
@@ -45,7 +46,7 @@ class ScheduleAnnealing {
         uint8_t early;
     };
 
-    // What a graph loads.
+    // The arguments of DisjunctiveGraph::load.
     struct State {
         std::vector<int32_t> device_of, ops;
         std::vector<uint8_t> early;
@@ -83,21 +84,21 @@ class ScheduleAnnealing {
     SimulationScratch simulation_;
     std::vector<Step> order_;
     Fitness fitness_, best_fitness_;
-    bool at_best_ = false;  // what the graph holds is the best and has not been copied yet
+    bool at_best_ = false;  // the graph holds the best, which has not been copied yet
     State best_;
-    // Simulating memory costs more than a move, so several are accepted by time before the limits are looked at; where
-    // they do not hold the search goes back.
-    State within_limits_;       // as simulated last
-    bool can_go_back_ = false;  // there, since when only these moves were accepted:
+    // Simulating memory costs more than a move, so several moves are accepted by time before the limits are checked; if
+    // they are exceeded, the search goes back.
+    State within_limits_;       // the last state simulated that kept them
+    bool can_go_back_ = false;  // to that state, since when this many moves were accepted:
     int32_t unchecked_ = 0;
     int32_t max_unchecked_ = 1;
-    std::vector<int32_t> critical_;  // ops, as of a while ago
-    int64_t critical_until_ = 0;     // when to look again
+    std::vector<int32_t> critical_;  // ops, as found last
+    int64_t critical_until_ = 0;     // evaluation at which to find them again
     std::vector<Edit> edits_;
     OpCluster cluster_;
     int64_t evaluations_ = 0;
     int64_t accepted_ = 0;
-    int64_t simulated_ = 0;  // steps
+    int64_t simulated_ = 0;  // steps simulated
 };
 
 }  // namespace placewright

@@ -1,4 +1,4 @@
-// What every search is: advanced some evaluations at a time, asked for its best whenever it pauses.
+// The interface of every search: it is advanced some evaluations at a time and gives its best whenever it pauses.
 #pragma once
 
 #include <concepts>
@@ -9,7 +9,7 @@
 namespace placewright {
 
 // advance(evaluations, at_most) searches until `evaluations` in all are spent, at most `at_most` of them in this call;
-// where a search pauses does not change where it leads. Before the first evaluation there is no best.
+// pauses do not change the result. Before the first evaluation there is no best.
 template <class T>
 concept Search = requires(T search, const T& paused, int64_t evaluations) {
     { search.advance(evaluations, evaluations) } -> std::same_as<void>;

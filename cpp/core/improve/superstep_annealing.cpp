@@ -15,26 +15,26 @@ enum Purpose : uint64_t { kMove = 1, kRepack = 2 };
 
 constexpr int64_t kStarts = 2;
 
-// Temperatures relative to the mean time of an op, tuned on synthetic training graphs: one that suits the local choices
-// of small and large graphs alike.
+// Temperatures relative to the mean time of an op, tuned on synthetic training graphs. Choices are local, so the same
+// ones suit small and large graphs.
 constexpr double kFirstTemperature = 0.3;
 constexpr double kReheatedTemperature = 0.06;
 constexpr double kLastTemperature = 0.002;
 
-// Moves of the first round: at least, and per op.
+// Moves of the first round: the least number, and the number per op.
 constexpr int64_t kFirstRound = 5000;
 constexpr int64_t kFirstRoundPerOp = 32;
 
 // Moves per op between two repackings.
 constexpr int64_t kMovesBeforeRepacking = 8;
 
-// Of 256 moves to a place where there are ops, so many are tried as exchanges.
+// Of 256 moves to a place that has ops, this many are tried as exchanges.
 constexpr uint64_t kExchanges = 240;
 
-// A draw that leaves no choice, because nothing but its own place is open to the op, is not scored but drawn again.
+// A draw without a choice, because only its own place is open to the op, is not scored but repeated.
 constexpr int kDrawsPerMove = 8;
 
-// `bits` below 2^32, spread over [0, bound).
+// Scales `bits`, which are below 2^32, to [0, bound).
 int32_t scaled(uint64_t bits, int32_t bound) { return static_cast<int32_t>(bits * uint64_t(bound) >> 32); }
 
 double mean_time_ns(const Problem& p) {
@@ -116,7 +116,7 @@ void SuperstepAnnealing::start() {
     keep_if_better(segment_fill(*problem_, timing));
 }
 
-// A round may take up what is left of the plan when another could not be twice as long.
+// A round takes the rest of the plan if another round could not be twice as long.
 void SuperstepAnnealing::begin_round() {
     const bool is_first = state_ == nullptr;
     if (is_first) {
@@ -152,8 +152,8 @@ void SuperstepAnnealing::try_move() {
     assert(state_->is_consistent());
 }
 
-// An op, and one of the places open to it on a device, or on the next where there is none. False when nothing could be
-// scored.
+// Draws an op and one of the places open to it on a device, or on the next device if there is none. False if nothing
+// could be scored.
 bool SuperstepAnnealing::try_draw(uint64_t bits, uint64_t more_bits) {
     const int32_t op = scaled(bits >> 32, problem_->num_ops);
     int32_t device = scaled(bits & 0xffffffffu, problem_->num_devices);
@@ -186,8 +186,8 @@ bool SuperstepAnnealing::try_relocation(int32_t op, Place to, double threshold) 
     return true;
 }
 
-// With an op that stands there and may come here instead; false when there is none. Its cost is looked at first, as it
-// refuses most.
+// Exchanges the op with one at `to` that may come here instead; false if there is none. The cost is checked first, as
+// it refuses most.
 bool SuperstepAnnealing::try_exchange(int32_t op, Place to, double threshold) {
     const int32_t partner = state_->next_at(to);
     if (partner < 0) return false;
@@ -207,7 +207,7 @@ bool SuperstepAnnealing::may_come(int32_t op, Place to) const {
     return (problem_->allowed[op] >> to.device & 1) && (stays_on_device || is_alone(op)) && state_->reach(op).holds(to);
 }
 
-// The op with those that share its device; in an exchange some op there, with its own, comes here.
+// Moves the op with its group; in an exchange some op there comes here with its own group.
 bool SuperstepAnnealing::try_group(int32_t op, int32_t device, bool exchange, double threshold) {
     const Place from = state_->places()[op];
     const int64_t value = state_->value();
@@ -224,7 +224,7 @@ bool SuperstepAnnealing::try_group(int32_t op, int32_t device, bool exchange, do
     return is_open;
 }
 
-// Each to the nearest segment open to it there; false when one of them has none.
+// Moves each op of a group to the nearest segment open to it on the device; false if one of them has none.
 bool SuperstepAnnealing::move_group(int32_t first_op, int32_t device) {
     for (int32_t op : groups_[problem_->group[first_op]]) {
         const Supersteps::Reach reach = state_->reach_with_group(op, device);

@@ -1,5 +1,5 @@
 // Annealing (Kirkpatrick, Gelatt & Vecchi, Science 1983) over supersteps. A move takes one op to another segment or
-// device, or exchanges two, and costs no more than the degree of these ops.
+// device, or exchanges two; its cost is at most the degree of these ops.
 #pragma once
 
 #include <array>
@@ -17,19 +17,19 @@
 
 namespace placewright {
 
-// The places of least value that a walk has met. They are kept as the changes that led there, so that an improvement
-// costs no copy; only when the walk went far without one, the next is copied.
+// The places of least value that a walk has met. They are stored as the changes that led there, so that an improvement
+// costs no copy; only if the walk has gone far without one, the next one is copied.
 class BestPlaces {
   public:
     explicit BestPlaces(const Problem& problem);
 
-    // The walk stands at the places of the state, whatever their value.
+    // Starts anew: the walk is at the places of the state, whatever their value.
     void restart(const Supersteps& state);
-    // One op has moved.
+    // Records that one op has moved.
     void record(int32_t op, Place to);
-    // The places have changed in another way.
+    // Notes that the places have changed in another way.
     void lose_track() { tracked_ = false; }
-    // The walk pauses at a state that may be the best.
+    // Compares a state of the walk with the best, and keeps it if it is better.
     void compare(const Supersteps& state);
 
     int64_t value() const { return value_; }
@@ -42,28 +42,27 @@ class BestPlaces {
     };
 
     std::vector<Place> places_;    // the best once the first num_leading_ changes are made
-    std::vector<Change> changes_;  // from places_ to where the walk stands, while it is tracked
+    std::vector<Change> changes_;  // from places_ to where the walk is, while it is tracked
     size_t num_leading_ = 0;
     bool tracked_ = false;
     int64_t value_ = INT64_MAX;
 };
 
-// Rounds of annealing, each about twice as long as all before it and from the best so far, so that the search can end
-// at any moment: the first from segment_fill, whose two timings are the first two evaluations. A move is one
+// Rounds of annealing, each from the best so far and about as long as all before it together, so that the search can
+// end at any time. The first starts from segment_fill, whose two timings are the first two evaluations. A move is one
 // evaluation.
 class SuperstepAnnealing {
   public:
-    // The last round that begins before `evaluations` ends there. Throws std::invalid_argument when evaluations is not
+    // The last round that begins before `evaluations` ends there. Throws std::invalid_argument if evaluations is not
     // positive or the problem has no free barriers.
     SuperstepAnnealing(std::shared_ptr<const Problem> problem, int64_t evaluations, uint64_t seed);
 
-    // Searches until `evaluations` in all are spent, at most `at_most` in this call. Where a search pauses does not
-    // change where it leads.
+    // Searches until `evaluations` in all are spent, at most `at_most` in this call. Pauses do not change the result.
     void advance(int64_t evaluations, int64_t at_most = INT64_MAX);
 
     int64_t evaluations() const { return evaluations_; }
-    // Simulated. It and the solution follow the walk some moves behind, and are up to date when the evaluations given
-    // at the start are spent.
+    // Simulated. It and the solution lag some moves behind the walk; they are up to date when the evaluations given to
+    // the constructor are spent.
     const Fitness& best_fitness() const { return best_fitness_; }
     Solution best() const { return best_; }
 
@@ -91,7 +90,7 @@ class SuperstepAnnealing {
     uint64_t seed_;
     RandomStream stream_;
     std::array<double, kThresholds> thresholds_;  // quantiles of the exponential distribution
-    Csr groups_;                                  // [first op] those that share its device
+    Csr groups_;                                  // [first op] the ops of its group
 
     std::unique_ptr<Supersteps> state_;
     BestPlaces least_;
@@ -100,7 +99,7 @@ class SuperstepAnnealing {
     int64_t round_end_ = 0, next_repack_ = 0;
     uint64_t draws_ = 0;
     int64_t evaluations_ = 0;
-    std::vector<std::pair<int32_t, Place>> moved_;  // ops of the groups at hand, and where they stood
+    std::vector<std::pair<int32_t, Place>> moved_;  // ops of the groups that move, and where they were
 
     Solution best_;
     Fitness best_fitness_;

@@ -9,7 +9,7 @@ namespace placewright {
 
 namespace {
 
-// Per op its edges backwards: each producer once, then the control predecessors that are no producers.
+// Returns, per op, each op it waits for once. A producer's edge wins over a control dependency on the same op.
 Csr edges_before(const Problem& p) {
     Csr edges;
     edges.values.reserve(p.inputs.values.size() + p.predecessors.values.size());
@@ -37,7 +37,7 @@ Csr reversed(const Csr& edges) {
     return result;
 }
 
-// Rows of ops by segment, in captured order, which is valid.
+// Returns the ops of each segment in captured order, which is valid.
 Csr ops_by_segment(std::span<const Place> places) {
     int32_t num_segments = 0;
     for (const Place& place : places) num_segments = std::max(num_segments, place.segment + 1);
@@ -52,12 +52,12 @@ Csr ops_by_segment(std::span<const Place> places) {
     return rows;
 }
 
-// One empty segment is put in for about so many, or two in all where there are few.
+// One empty segment is inserted per about this many, or two in all if there are few.
 constexpr int32_t kSegmentsPerInsertion = 16;
 
-// The end of a reach that one more op leaves: the greater in `before`, where `is_beyond` is greater, the smaller after.
-// An op that may stand apart limits every device alike, as an end without devices does. No branches: which op limits is
-// anybody's guess.
+// Tightens an end of a reach by one more op: the first segment becomes no smaller for an op before (`is_beyond` is
+// greater), the last no greater for one after (less). An op that may be on another device limits every device alike, as
+// an end without devices does. There are no branches, because the op that limits is unpredictable.
 template <class IsBeyond>
 void limit(int32_t& end, uint64_t& devices, int32_t segment, uint64_t device, IsBeyond is_beyond) {
     const bool beyond = is_beyond(segment, end);
@@ -192,7 +192,7 @@ int32_t Supersteps::next_at(Place place) {
     return first < 0 ? -1 : first = next_[first];
 }
 
-// The longest load of the place's segment if the place had this load.
+// Returns the longest load of the place's segment if the place had this load.
 int64_t Supersteps::longest_with(Place place, int64_t load) const {
     const int64_t* row = &loads_[at({place.segment, 0})];
     if (problem_.num_devices == 2) return std::max(load, row[1 - place.device]);
@@ -204,7 +204,7 @@ int64_t Supersteps::longest_with(Place place, int64_t load) const {
     return load;
 }
 
-// The same with two loads changed of one segment.
+// The same with two loads of one segment changed.
 int64_t Supersteps::longest_with(Place one, int64_t load_of_one, Place other, int64_t load_of_other) const {
     int64_t longest = std::max(load_of_one, load_of_other);
     if (problem_.num_devices == 2) return longest;

@@ -12,18 +12,18 @@ namespace placewright::memory_levels {
 namespace {
 
 enum Purpose : uint64_t { kFlip = 1, kMove = 2 };
-// How many moves share one temperature.
+// Number of moves that share one temperature.
 constexpr int64_t kMovesPerTemperature = 256;
-// How many tensors are asked to make room.
+// Most tensors that are moved away to make room.
 constexpr uint64_t kAsked = 16;
-// How many tensors may take the room that an exchange leaves.
+// Number of tensors drawn that may take the room an exchange leaves.
 constexpr uint64_t kRefills = 12;
 
 void require(bool holds, const char* what) {
     if (!holds) throw std::invalid_argument(what);
 }
 
-// Another level than `level`, each as likely.
+// Returns a level other than `level`, all equally likely.
 int32_t other_level(uint32_t drawn, int32_t level) {
     return int32_t(drawn) < level ? int32_t(drawn) : int32_t(drawn) + 1;
 }
@@ -46,7 +46,7 @@ void LevelLocalSearch::advance(int64_t evaluations, int64_t at_most) {
         try_flips();
 }
 
-// The first evaluation is that of the start.
+// The first evaluation is that of the start itself.
 void LevelLocalSearch::try_flips() {
     std::ranges::copy(current_, candidate_.begin());
     if (evaluations_ > 0 && problem_->num_levels > 1 && problem_->num_tensors > 0) {
@@ -105,7 +105,8 @@ void LevelAnnealing::try_move() {
     if (change < 0) keep_if_best();
 }
 
-// Others leave the level, one after the other, until the tensor fits; each goes to the fastest level with room for it.
+// Moves other tensors out of the level, one after another, until the tensor fits; each goes to the fastest level with
+// room for it.
 void LevelAnnealing::try_exchange(int32_t tensor, int32_t level, const RandomStream& stream) {
     const int64_t before = state_.latency_ps();
     moved_.clear();
@@ -133,7 +134,8 @@ void LevelAnnealing::move_noted(int32_t tensor, int32_t level) {
     state_.move(tensor, level);
 }
 
-// A tensor of the level that is held during an op, the first of the members from a random one on; -1 for none.
+// Returns a tensor of the level that is held during an op: the first of the members from a random one on; -1 if there
+// is none.
 int32_t LevelAnnealing::held_during(int32_t op, int32_t level, uint64_t bits) const {
     const auto there = state_.members(level);
     const auto count = uint32_t(there.size());
@@ -145,7 +147,8 @@ int32_t LevelAnnealing::held_during(int32_t op, int32_t level, uint64_t bits) co
     return -1;
 }
 
-// What left may have been larger than what came: some tensors of the slowest level take the room that is left.
+// Fills the level after an exchange: what left may have been larger than what came, so some tensors of the slowest
+// level take the room that is left.
 void LevelAnnealing::refill(int32_t level, const RandomStream& stream) {
     for (uint64_t drawn = 0; drawn < kRefills; ++drawn) {
         const auto waiting = state_.members(problem_->last_level());
@@ -155,7 +158,7 @@ void LevelAnnealing::refill(int32_t level, const RandomStream& stream) {
     }
 }
 
-// From the slowest level to the fastest that has room.
+// Moves a tensor from the slowest level to the fastest that has room.
 void LevelAnnealing::settle(int32_t tensor) {
     for (int32_t level = 0; level < problem_->last_level(); ++level)
         if (state_.fits(tensor, level)) return state_.move(tensor, level);
@@ -177,7 +180,7 @@ struct Move {
     int32_t tensor, level;
 };
 
-// What every move would save, kept up to date: only tensors that share an op with the one moved are scored anew.
+// The savings of all moves, kept up to date: only tensors that share an op with the one moved are scored anew.
 class Savings {
   public:
     Savings(const LevelProblem& problem, LevelState& state, bool per_byte)
@@ -201,7 +204,7 @@ class Savings {
         }
     }
 
-    // The move that is worth the most of those that fit; a negative tensor for none.
+    // Returns the move that is worth the most of those that fit; a negative tensor if there is none.
     Move best() {
         Move found{-1, -1};
         double most = 0;

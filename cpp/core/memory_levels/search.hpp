@@ -1,4 +1,4 @@
-// Searches over maps. All are advanced some evaluations at a time; where one pauses does not change where it leads.
+// Searches over maps. All are advanced some evaluations at a time; pauses do not change the results.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace placewright::memory_levels {
 
-// From a map, one to a few tensors at a time get another level; the map that the rectifier makes of it is kept unless
-// it is slower. It sees latencies only.
+// Local search: one to a few tensors of a map get another level at a time, and the rectified result is kept unless it
+// is slower. The search sees only latencies.
 class LevelLocalSearch {
   public:
     LevelLocalSearch(std::shared_ptr<const LevelProblem> problem, std::vector<Level> start, int32_t most_flips,
@@ -42,8 +42,8 @@ struct LevelAnnealingConfig {
     double last_temperature = 1e-5;
 };
 
-// Annealing (Kirkpatrick, Gelatt & Vecchi, Science 1983) of maps that fit. A tensor moves to another level; where that
-// is full, one that lies there makes room. Each change that is scored counts as an evaluation.
+// Annealing (Kirkpatrick, Gelatt & Vecchi, Science 1983) over maps that fit. A tensor moves to another level; if that
+// is full, other tensors there make room. Each change that is scored counts as an evaluation.
 class LevelAnnealing {
   public:
     LevelAnnealing(std::shared_ptr<const LevelProblem> problem, const std::vector<Level>& start,
@@ -73,23 +73,24 @@ class LevelAnnealing {
     uint64_t seed_;
     LevelState state_;
     std::vector<Level> best_;
-    std::vector<Moved> moved_;  // by the exchange at hand
+    std::vector<Moved> moved_;  // by the current exchange
     int64_t start_latency_ps_, best_latency_ps_;
     int64_t evaluations_ = 0;
     int64_t all_evaluations_ = 1;
     double temperature_ps_ = 0;
 };
 
-// What moving each tensor alone to each level would save, [tensor][level], whether or not it fits. Like the descent
-// below it sees nothing of prefetching, so that a move is scored by the few ops that use the tensor.
+// Returns what moving each tensor alone to each level would save, [tensor][level], whether or not it fits. Like the
+// descent below it ignores prefetching, so that a move is scored by the few ops that use the tensor.
 std::vector<int64_t> savings(const LevelProblem& problem, std::span<const Level> start);
 
-// The map after every tensor went to the fastest level with room for it that costs nothing, so that none lies far away
-// without need.
+// Returns the map after every tensor moved to the fastest level that has room for it and does not raise the latency, so
+// that none is far away without need.
 std::vector<Level> drawn_near(const LevelProblem& problem, std::span<const Level> start);
 
-// Again and again the move of one tensor that saves the most, until none saves anything; `evaluations` counts the moves
-// scored. per_byte: the most per byte that it takes from the level, times the ops during which it takes them.
+// Repeats the move of one tensor that saves the most, until none saves anything or `most_evaluations` moves are scored;
+// `evaluations` counts the moves scored. per_byte: takes the move that saves the most per byte and op, of the bytes
+// that it takes from the level and the ops during which it takes them.
 std::vector<Level> steepest_descent(const LevelProblem& problem, std::span<const Level> start, bool per_byte,
                                     int64_t most_evaluations, int64_t& evaluations);
 

@@ -9,7 +9,8 @@ namespace {
 
 using Streams = std::array<int64_t, kMaxLevels>;
 
-// The time that each level's port is busy for an op; latencies are added where anything moves.
+// Finds the time that each level's port is busy for an op, without latencies; add_latencies adds those of levels where
+// anything moves.
 inline void add_streams(const LevelProblem& p, std::span<const Level> levels, int32_t op, Streams& streams) {
     const auto width = size_t(p.num_levels);
     const int64_t* fixed = p.fixed_ps.data() + size_t(op) * width;
@@ -45,7 +46,7 @@ int64_t plain_latency(const LevelProblem& p, std::span<const Level> levels, OnTi
     return total;
 }
 
-// Bytes of weights that an op could have read from a level while the op before ran.
+// Returns the bytes of weights that an op could have read from a level while the op before ran.
 int64_t early_bytes(const LevelProblem& p, std::span<const Level> levels, int32_t op, int32_t level) {
     int64_t bytes = 0;
     for (int32_t use = p.use_begin[size_t(op)]; use < p.use_begin[size_t(op) + 1]; ++use) {
@@ -55,7 +56,7 @@ int64_t early_bytes(const LevelProblem& p, std::span<const Level> levels, int32_
     return bytes;
 }
 
-// How many bytes a level delivers in a time, rounded down so that they never take longer.
+// Returns the bytes that a level delivers in a time, rounded down so that they never take longer.
 int64_t bytes_within(const LevelProblem& p, int64_t time_ps, int32_t level) {
     const auto scaled = static_cast<unsigned __int128>(time_ps) << 20;
     return static_cast<int64_t>(std::min<unsigned __int128>(scaled / uint64_t(p.inverse_rate[size_t(level)]),
@@ -112,7 +113,7 @@ class Prefetching {
     int64_t fetched_ = 0;
 };
 
-// Whether a tensor fits into a level beside what is counted there, which it is then counted with.
+// Returns whether a tensor fits into a level in addition to what is counted there; if so, counts it.
 bool take(const LevelProblem& p, size_t tensor, size_t level, LevelScratch& scratch) {
     const int64_t size = p.size[tensor], room = p.capacity[level] - scratch.weights[level] - size;
     if (p.is_weight[tensor]) {

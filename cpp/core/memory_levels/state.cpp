@@ -38,7 +38,7 @@ int64_t LevelState::time_of(int32_t op) const {
     return problem_.overhead_ps[size_t(op)] + longest;
 }
 
-// Of the op of a use, were its tensor elsewhere.
+// Returns the time of the op of a use if the tensor were at another level.
 int64_t LevelState::changed_time(int32_t use, int32_t from, int32_t to) const {
     const auto width = size_t(problem_.num_levels), op = size_t(problem_.op_of_use[size_t(use)]);
     const int64_t* use_ps = problem_.use_ps.data() + size_t(use) * width;

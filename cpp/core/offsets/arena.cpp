@@ -11,7 +11,7 @@ namespace placewright {
 namespace {
 
 int64_t peak_of(std::span<const TimedBuffer> buffers) {
-    std::vector<std::pair<int32_t, int64_t>> changes;  // of one time, what ends first
+    std::vector<std::pair<int32_t, int64_t>> changes;  // at one time, ends come first
     for (const TimedBuffer& b : buffers) {
         changes.emplace_back(b.begin, b.size);
         changes.emplace_back(b.end, -b.size);
@@ -36,7 +36,8 @@ Arena smallest_arena(std::span<const TimedBuffer> buffers, int64_t effort) {
     const auto num_buffers = std::ssize(buffers);
     if (best.size == best.bound || num_buffers * num_buffers > effort) return best;
     keep(best_fit_by_size(buffers));
-    // First the bound itself; then half the way to what is too small, or was not found.
+    // Tries the bound itself first, then capacities halfway between the best size and the largest capacity that is too
+    // small or in which nothing was found.
     Stacking stacking(buffers);
     for (int64_t capacity = best.bound, too_small = capacity - 1; too_small + 1 < best.size && effort > 0;
          capacity = too_small + (best.size - too_small) / 2) {

@@ -1,4 +1,4 @@
-// Offsets of buffers in one arena, which is made as small as can be found.
+// Offsets of buffers in one arena that is as small as a search can make it.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,8 @@
 
 namespace placewright {
 
-// Alive from event `begin` up to event `end`, which is after it; `size` is above 0, in bytes or any other unit.
+// A buffer, alive from event `begin` up to event `end`, which is after it; `size` is above 0, in bytes or any other
+// unit.
 struct TimedBuffer {
     int32_t begin, end;
     int64_t size;
@@ -15,12 +16,12 @@ struct TimedBuffer {
 
 struct Arena {
     std::vector<int64_t> offset;  // of each buffer
-    int64_t size;                 // where the highest of them ends
-    int64_t bound;                // no arena is smaller; at least the peak, the most that is in use at one time
+    int64_t size;                 // end of the highest buffer
+    int64_t bound;                // no arena is smaller; at least the peak, the most in use at one time
 };
 
-// Best fit, then a search for smaller arenas, which spends no more than about `effort` looks at a buffer; a billion
-// take some two seconds.
+// Returns the best arena of best fit and a search for smaller ones, which spends no more than about `effort` looks at a
+// buffer; a billion take about two seconds.
 Arena smallest_arena(std::span<const TimedBuffer> buffers, int64_t effort);
 
 }  // namespace placewright

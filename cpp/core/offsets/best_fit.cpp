@@ -43,7 +43,7 @@ class Gaps {
     }
 
   private:
-    // What is free at the upper end is part of it.
+    // Extends the arena; a gap at its upper end becomes part of the new piece.
     int64_t grow(int64_t size) {
         int64_t bottom = top_;
         if (!by_bottom_.empty()) {
@@ -75,7 +75,7 @@ class Gaps {
 }  // namespace
 
 std::vector<int64_t> best_fit_in_turn(std::span<const TimedBuffer> buffers) {
-    std::vector<std::tuple<int32_t, bool, int32_t>> events;  // of one time, ends first
+    std::vector<std::tuple<int32_t, bool, int32_t>> events;  // at one time, ends come first
     for (int32_t b = 0; b < int32_t(buffers.size()); ++b) {
         events.emplace_back(buffers[size_t(b)].begin, true, b);
         events.emplace_back(buffers[size_t(b)].end, false, b);

@@ -11,14 +11,14 @@ namespace placewright {
 
 namespace {
 
-constexpr int32_t kFailures = 400;  // after which the search starts again
+constexpr int32_t kFailures = 400;  // after which the search restarts
 constexpr int32_t kStarts = 50;     // after which it forgets where it failed
-constexpr int64_t kToCome = -1;     // the offset of such an item
+constexpr int64_t kToCome = -1;     // the offset of an item that remains
 constexpr int32_t kNone = -1;
 
-// Begins that an end follows.
+// Returns the begins that an end follows.
 std::vector<int32_t> moments_of(std::span<const TimedBuffer> buffers) {
-    std::vector<std::pair<int32_t, bool>> events;  // of one time, ends first
+    std::vector<std::pair<int32_t, bool>> events;  // at one time, ends come first
     for (const TimedBuffer& b : buffers) {
         events.emplace_back(b.begin, true);
         events.emplace_back(b.end, false);
@@ -45,7 +45,7 @@ Stacking::Stacking(std::span<const TimedBuffer> buffers) {
         for (int32_t m = first; m < last; ++m) moments_[size_t(m)].left += buffers[b].size;
         for (int32_t m = first; m + 1 < last; ++m) ++moments_[size_t(m)].passing;
     }
-    // At first in the order of MiniMalloc: those of full moments, then long ones, then large ones.
+    // The first order is that of MiniMalloc: items of full moments, then long ones, then large ones.
     std::vector<std::tuple<int64_t, int32_t, int64_t, int32_t>> keys;
     for (const Item& item : items_) {
         int64_t fullest = 0;
@@ -114,8 +114,8 @@ Answer Stacking::descend() {
     return Answer::fits;
 }
 
-// The lowest item that can come next, and of several the first. What would lie above the top of another left a gap for
-// that; then there is a solution with the other one below.
+// Returns the lowest item that can come next, and of several the first. An item above the top of another leaves a gap
+// for that one; then there is a solution with the other one below.
 int32_t Stacking::next_item(const Part& part, const Choice& choice) {
     effort_ -= 2 * int64_t(part.num_members);
     int64_t below = std::numeric_limits<int64_t>::max();
@@ -134,7 +134,8 @@ int32_t Stacking::next_item(const Part& part, const Choice& choice) {
     return found;
 }
 
-// The first of what the part falls into, then what follows the part; kNone if nothing is to come.
+// Splits a part into those that no remaining item connects. Returns the first of them, after which the others and then
+// what follows the part come; kNone if nothing remains.
 int32_t Stacking::split(const Part& part) {
     const size_t num_parts = parts_.size();
     int32_t next = part.next;
@@ -155,7 +156,7 @@ int32_t Stacking::split(const Part& part) {
     return next;
 }
 
-// Only what is to come, and in the part, remains a member.
+// Keeps as members only the items that remain and are in the part.
 void Stacking::sift(Part& part) {
     const size_t first = members_.size();
     effort_ -= int64_t(part.num_members);
@@ -172,7 +173,7 @@ std::span<const int32_t> Stacking::members(const Part& part) const {
     return std::span(members_).subspan(part.first_member, part.num_members);
 }
 
-// Whether all that is to come may still fit after the item.
+// Places an item; returns whether all that remain may still fit.
 bool Stacking::place(Item& item, const Part& part) {
     const int64_t top = item.lowest + item.size;
     set(item.offset, item.lowest);
@@ -198,7 +199,8 @@ bool Stacking::place(Item& item, const Part& part) {
     return true;
 }
 
-// Whether some item that is to come lies low enough for all that are: mostly the one that did before.
+// Returns whether some remaining item is low enough for all that remain at the moment; usually it is the one found
+// before.
 bool Stacking::has_start(const Part& part, int32_t moment) {
     Moment& here = moments_[size_t(moment)];
     const auto is_start = [&](int32_t i) {

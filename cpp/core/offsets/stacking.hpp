@@ -11,46 +11,46 @@ namespace placewright {
 
 enum class Answer { fits, fits_not, unknown };
 
-// Places buffers in order of their offsets, each on those below it; where all fit, they also fit in such a way. A
-// branch ends where what is to come at some time no longer fits above what it can lie on, and what no buffer to come
-// connects is solved apart (both as in MiniMalloc; Moffitt, ASPLOS 2023). After some failures the search starts again,
-// and those buffers come first that were to come where it failed.
+// Places buffers in order of their offsets, each on those below it; if all fit, they also fit in such a way. A branch
+// ends if the remaining buffers at some time no longer fit above what they can lie on. Parts that no remaining buffer
+// connects are solved separately (both as in MiniMalloc; Moffitt, ASPLOS 2023). After some failures the search
+// restarts, and the buffers that remained where it failed come first.
 class Stacking {
   public:
     explicit Stacking(std::span<const TimedBuffer> buffers);
 
-    // Takes from `effort` what it spends. What it learns about buffers stays for further capacities.
+    // Subtracts from `effort` what it spends. What it learns about buffers is kept for further capacities.
     Answer search(int64_t capacity, int64_t& effort);
 
-    // Of each buffer, after the answer `fits`.
+    // Returns the offset of each buffer, after the answer `fits`.
     std::vector<int64_t> offsets() const;
 
   private:
-    // A buffer. It is alive at moments from `first` up to `last`, lies at `offset` or is to come, and then not below
-    // `lowest`, the top of all that are placed and alive with it.
+    // A buffer. It is alive at moments from `first` up to `last`. It is placed at `offset`, or it remains; then it
+    // cannot be below `lowest`, the top of all placed buffers that are alive with it.
     struct Item {
         int64_t size, lowest, offset;
-        int64_t failures;  // where it was to come
+        int64_t failures;  // number of failures where it remained
         int32_t first, last, buffer;
     };
-    // The time before some buffer ends, after others have begun: whatever is alive together is so at some moment.
+    // The time before some buffer ends, after others have begun. Buffers that are alive together are so at some moment.
     struct Moment {
-        int64_t floor, left;  // top of what is placed; how much is to come
-        int64_t passing;      // buffers to come that are alive at the next moment, too
+        int64_t floor, left;  // top of what is placed; size of what remains
+        int64_t passing;      // remaining buffers that are alive at the next moment, too
         int32_t start;        // the item that was found to lie low enough
     };
-    // All that is to come from one moment up to another; of those at `level`, items before `from` had their turn.
+    // The remaining items from one moment up to another; of those at `level`, items before `from` had their turn.
     struct Part {
         int32_t begin, end;
         int64_t level;
         int32_t from;
-        int32_t next, maker;                            // what is to be solved afterwards; the choice behind it
-        size_t first_member, num_members, num_to_come;  // all that are to come are among the members
+        int32_t next, maker;                            // the part to solve afterwards; the choice that made it
+        size_t first_member, num_members, num_to_come;  // all remaining items are among the members
     };
     struct Choice {
         int32_t part;
         size_t num_changes, num_parts, num_members;  // before it
-        int64_t level;                               // of the last item that was tried
+        int64_t level;                               // of the item tried last
         int32_t from;
     };
     struct Change {

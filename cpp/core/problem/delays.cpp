@@ -7,7 +7,7 @@ namespace placewright {
 
 namespace {
 
-// The links that matter for a minimum: no other has both a smaller latency and a greater bandwidth.
+// The links that can give the shortest transfer: no other link has both a smaller latency and a greater bandwidth.
 std::vector<std::pair<int64_t, int64_t>> best_links(const Problem& p) {
     std::vector<std::pair<int64_t, int64_t>> links, best;
     for (int32_t from = 0; from < p.num_devices; ++from)
@@ -43,7 +43,8 @@ Delays::Delays(const Problem& p) {
             const int32_t other = p.producer[tensor];
             row.emplace_back(other, together(other) ? kNever : least_transfer_ns(links, p.transfer_bytes[tensor]));
         }
-        // A control dependency in mode "order" delays nothing across devices; one that is a tensor is among the inputs.
+        // In mode "order" a control dependency causes no delay across devices; one given as a tensor is among the
+        // inputs.
         for (int32_t other : p.predecessors[op]) {
             if (together(other))
                 row.emplace_back(other, kNever);
@@ -52,7 +53,7 @@ Delays::Delays(const Problem& p) {
         }
         std::ranges::sort(row);
         for (size_t i = 0; i < row.size(); ++i) {
-            if (i + 1 < row.size() && row[i + 1].first == row[i].first) continue;  // the last of equals takes longest
+            if (i + 1 < row.size() && row[i + 1].first == row[i].first) continue;  // the last of equals is the longest
             before.values.push_back(row[i].first);
             between_ns.push_back(row[i].second);
         }

@@ -1,4 +1,5 @@
-// Dependencies that delay: their successor starts after their predecessor has finished, on whichever devices they are.
+// Dependencies that hold on any placement: the successor starts after the predecessor has finished, whichever devices
+// they use.
 #pragma once
 
 #include "problem/problem.hpp"
@@ -6,16 +7,18 @@
 namespace placewright {
 
 struct Delays {
-    static constexpr int64_t kNever = int64_t{1} << 61;  // the least time between devices for ops that share one
+    static constexpr int64_t kNever = int64_t{1} << 61;  // the delay across devices of two ops that always share one
 
-    // The dependencies of a problem, numbered as its ops are, so that each goes from a lower op to a higher one.
+    // Collects these dependencies of a problem. Ops keep their numbers, so each dependency goes from a lower op to a
+    // higher one.
     explicit Delays(const Problem& problem);
 
-    // All of them turned round, op i as num_ops - 1 - i: what comes before an op here comes after it there.
+    // Returns all dependencies reversed, with op i as num_ops - 1 - i: the predecessors of an op here are its
+    // successors there.
     Delays reversed() const;
 
     Csr before;                       // op -> ops it waits for, each once
-    std::vector<int64_t> between_ns;  // [place in before.values] the least time more if the two are apart
+    std::vector<int64_t> between_ns;  // [place in before.values] least extra time if the two run on different devices
 };
 
 }  // namespace placewright

@@ -38,7 +38,7 @@ void require_positive(const std::vector<int64_t>& values, const char* name) {
         throw std::invalid_argument(std::string(name) + " holds a negative number");
 }
 
-// Every number may take part in sums; none that the core forms reaches 2^62.
+// Checks that all numbers are nonnegative and that no sum that the core forms reaches 2^62.
 void require_sums(const Problem& p) {
     require_positive(p.op_time_ns, "op_time_ns");
     require_positive(p.workspace_bytes, "workspace_bytes");
@@ -74,7 +74,7 @@ void require_sums(const Problem& p) {
     require(time < kEnd, "the times of ops, transfers and launches add up to 2^62 ns or more");
 }
 
-// A tensor lies in the memory of one that is there already, has memory of its own and stands on the same device.
+// Checks that the storage of each tensor is made no later, owns its memory and is on the same device.
 void require_storage(const Problem& p) {
     for (int32_t tensor = 0; tensor < p.num_tensors; ++tensor) {
         const int32_t storage = p.storage[tensor];
@@ -88,7 +88,7 @@ void require_storage(const Problem& p) {
     }
 }
 
-// Row lists the other way round: for each value the rows that hold it, ascending.
+// Transposes row lists: for each value, the rows that hold it, ascending.
 Csr transposed(const Csr& csr, int32_t num_values) {
     Csr result;
     result.begin.assign(num_values + 1, 0);
@@ -114,7 +114,8 @@ Csr Csr::from_rows(const std::vector<std::vector<int32_t>>& rows) {
 
 namespace {
 
-// No device ever holds more: every tensor once, at home or as a copy, all residents and the workspace of one op.
+// The most that one device can hold: every tensor once, as original or copy, all residents and the largest workspace of
+// one op.
 int64_t max_memory(const Problem& p) {
     int64_t bytes = p.workspace_bytes.empty() ? 0 : std::ranges::max(p.workspace_bytes);
     for (int64_t resident : p.resident_bytes) bytes += resident;

@@ -1,4 +1,4 @@
-// The immutable problem: flat arrays over ops, tensors and devices. Built once, read by everything else.
+// The immutable problem: flat arrays over ops, tensors and devices. It is built once and read by everything else.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct Csr {
     static Csr from_rows(const std::vector<std::vector<int32_t>>& rows);
 };
 
-// One position of an order: an op (destination < 0), or the transfer of tensor `id` to device `destination`.
+// One entry of an order: an op (destination < 0), or the transfer of tensor `id` to device `destination`.
 struct Step {
     int32_t id;
     int32_t destination;
@@ -29,14 +29,15 @@ struct Step {
     static Step op(int32_t id) { return {id, -1}; }
 };
 
-// Placement and order, before they are timed.
+// A placement and an order, before they are timed.
 struct Solution {
     std::vector<int32_t> device_of;  // [op]
     std::vector<Step> order;
 };
 
-// What a host thread does for an op before it can start: it is busy for host_ns, and the op may start lead_ns after it
-// began. The same for one op; several that run as one may start before the last of them is launched.
+// The work of a host thread before an op can start: the thread is busy for host_ns, and the op may start lead_ns after
+// the thread began. The two are equal for a single op; an op made of several may start before the last of them is
+// launched.
 struct Launch {
     int64_t host_ns = 0;
     int64_t lead_ns = 0;
@@ -44,7 +45,7 @@ struct Launch {
     bool operator==(const Launch&) const = default;
 };
 
-// What one schedule costs. Compared in this order: bytes over the limits, objective, the other objective.
+// The cost of one schedule. Compared in this order: bytes over the limits, objective, the other objective.
 struct Fitness {
     int64_t bytes_over_limit = INT64_MAX;
     int64_t objective = INT64_MAX;
@@ -66,25 +67,25 @@ struct Problem {
     std::vector<int64_t> allocated_bytes;  // [tensor] on its producer's device
     std::vector<int64_t> transfer_bytes;   // [tensor] moved by a transfer
     std::vector<int64_t> copy_bytes;       // [tensor] held by the copy a transfer makes; by default transfer_bytes
-    std::vector<int32_t> storage;          // [tensor] whose memory it shares at home
-    std::vector<uint8_t> live_out;         // [tensor] 1: its memory stays to the end
+    std::vector<int32_t> storage;          // [tensor] the tensor that owns its memory on the producer's device
+    std::vector<uint8_t> live_out;         // [tensor] 1: its memory stays allocated to the end
     Csr inputs;                            // op -> tensors it reads, each once
-    Csr controls;                          // op -> ops that must follow it (not tensors)
+    Csr controls;                          // op -> ops that must follow it by a control dependency
     Csr residents;                         // op -> residents it reads
     std::vector<int64_t> resident_bytes;   // [resident]
-    std::vector<int32_t> group;            // [op] first op of those that share its device
+    std::vector<int32_t> group;            // [op] the first op of its group, which shares one device
     std::vector<uint64_t> allowed;         // [op] bit mask of devices
 
     std::vector<int64_t> latency_ns;         // [source][destination]
     std::vector<int64_t> inverse_bandwidth;  // [source][destination] in 2^-32 ns per byte
     std::vector<int64_t> memory_limit;       // [device]; kNoLimit where there is none
-    std::vector<int32_t> host_of;            // [device] the host thread that launches its work, -1: none does
-    std::vector<int64_t> launch_ns;          // [device] what one launch takes its host
+    std::vector<int32_t> host_of;            // [device] the host thread that launches its work; -1: none does
+    std::vector<int64_t> launch_ns;          // [device] time that its host needs for one launch
     bool blocking = false;
     bool signals = false;
     bool minimize_memory = false;
 
-    // [op][device], where a host launches: by default launch_ns for ops that take time there.
+    // [op][device], where a host launches; by default launch_ns for ops that take time on that device.
     std::vector<Launch> launches;
 
     // Derived by finish().
@@ -95,14 +96,15 @@ struct Problem {
     Csr predecessors;                   // op -> control predecessors
     Csr members;                        // first op of a group -> its ops
     std::vector<int32_t> sources;       // ops that depend on nothing
-    // What waits for an op: its tensors' consumers tensor by tensor, then its control successors; 2 * op each, plus 1
-    // for a control dependency. A tensor's consumers are the part of it from tensor_edge_begin.
+    // Everything that waits for an op: the consumers of its tensors, tensor by tensor, then its control successors. An
+    // entry is 2 * op, plus 1 for a control dependency. A tensor's consumers start at tensor_edge_begin in
+    // edges.values.
     Csr edges;
     std::vector<int32_t> tensor_edge_begin;   // [tensor]
     std::vector<int32_t> tensor_of_consumer;  // [place in consumers.values] the tensor of that row
-    bool constrained = false;                 // some op is grouped or may not go everywhere
-    bool needs_memory = false;                // memory decides: it is the objective, or some plan exceeds a limit
-    bool has_hosts = false;                   // somewhere launching takes a host thread time
+    bool constrained = false;                 // some op shares a group or may not use every device
+    bool needs_memory = false;                // memory is the objective, or some plan might exceed a limit
+    bool has_hosts = false;                   // some device has a host thread that launches its work
 
     static constexpr int64_t kNoLimit = int64_t{1} << 62;
 
@@ -125,9 +127,10 @@ struct Problem {
         return latency_ns[link] + static_cast<int64_t>((scaled + 0xffffffffu) >> 32);
     }
 
-    // Only where has_hosts. What takes no time is not launched.
+    // Defined only if has_hosts. An op with host_ns 0 is not launched.
     const Launch& launch(int32_t op, int32_t device) const { return launches[size_t(op) * num_devices + device]; }
-    // The device whose host launches transfers between the two: the source, else the destination; -1 for neither.
+    // The device whose host launches transfers between the two: the source if it has a host, else the destination; -1
+    // if neither has one.
     int32_t launcher(int32_t source, int32_t destination) const {
         return host_of[source] >= 0 ? source : host_of[destination] >= 0 ? destination : -1;
     }

@@ -1,4 +1,4 @@
-// Which ops may run next when ops finish one after another.
+// Finds the ops that may run next while ops finish one after another.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ class Readiness {
   public:
     explicit Readiness(const Problem& problem) : problem_(problem), missing_(problem.in_degree) {}
 
-    // As if nothing had finished.
+    // Returns to the state in which no op has finished.
     void reset() { std::ranges::copy(problem_.in_degree, missing_.begin()); }
 
     // Calls became_ready(op) for every op that waits for nothing, ascending.
@@ -23,7 +23,7 @@ class Readiness {
         for (int32_t op : problem_.sources) became_ready(op);
     }
 
-    // Calls became_ready(next) for every op for which `op` was the last thing missing.
+    // Calls became_ready(next) for every op whose last missing predecessor was `op`.
     template <class F>
     void finish(int32_t op, F&& became_ready) {
         const auto arrived = [&](int32_t next) {

@@ -1,11 +1,11 @@
-// The pieces of memory on the producers' devices, and which ops keep each of them alive.
+// The pieces of memory on the producers' devices, and the ops that keep each of them alive.
 #pragma once
 
 #include "problem/problem.hpp"
 
 namespace placewright {
 
-// A storage is a tensor that owns its memory (Problem::storage[t] == t); views and in-place results lead to it.
+// A storage is a tensor that owns its memory (Problem::storage[t] == t); views and in-place results refer to it.
 struct StorageUses {
     explicit StorageUses(const Problem& problem);
 

@@ -7,9 +7,9 @@ namespace placewright {
 
 namespace {
 
-constexpr int32_t kMaxDepth = 4000;        // runs within runs
-constexpr int32_t kMaxWalk = 256;          // ops that are counted for what making something again takes
-constexpr int64_t kMostWork = 10'000'000;  // ops that are counted and pieces that are looked at, in all
+constexpr int32_t kMaxDepth = 4000;        // nested runs
+constexpr int32_t kMaxWalk = 256;          // ops counted to find the time to make something again
+constexpr int64_t kMostWork = 10'000'000;  // ops counted and pieces looked at, in all
 constexpr int64_t kNever = INT64_MAX / 4;
 
 }  // namespace
@@ -46,7 +46,7 @@ bool EvictionDecoder::decode(EvictionExponents exponents, int64_t longest_ns, Op
     return true;
 }
 
-// Runs an op, before that whatever makes what it reads and is not there. wanted: what a later run is for.
+// Runs an op, after whatever makes the inputs that are missing. wanted: the storage for which a later run is made.
 bool EvictionDecoder::run(int32_t place, bool is_first, int32_t wanted) {
     if (++depth_ > kMaxDepth) return false;
     for (int32_t storage : ops_.reads[place]) ++pins_[storage];
@@ -85,7 +85,7 @@ bool EvictionDecoder::make_again(int32_t storage) {
     return made;
 }
 
-// Whether a first run that is still to come reads it, the one at hand not counted.
+// Returns whether a run in progress needs it, or a first run after the current one reads it.
 bool EvictionDecoder::is_read_later(int32_t storage) {
     if (pins_[storage] > 0) return true;
     const auto readers = ops_.readers[storage];
@@ -131,7 +131,7 @@ void EvictionDecoder::make_room(int64_t bytes) {
 }
 
 double EvictionDecoder::score(int32_t storage) {
-    if (!is_read_later(storage)) return 0;  // kept in vain
+    if (!is_read_later(storage)) return 0;  // nothing reads it any more
     const int32_t next = ops_.readers[storage][next_reader_[storage]];
     const int64_t make = time_to_make(storage, next);
     if (make >= kNever) return INFINITY;
@@ -142,7 +142,7 @@ double EvictionDecoder::score(int32_t storage) {
             (exponents_.distance == 1 ? distance : std::pow(distance, exponents_.distance)));
 }
 
-// What it takes to make something again at a place, with all that would have to be made for it.
+// Returns the time to make something again at a place, with all that would have to be made for it.
 int64_t EvictionDecoder::time_to_make(int32_t storage, int32_t at) {
     if (make_known_at_[storage] == change_) return make_ns_[storage];
     ++walk_;
@@ -165,7 +165,7 @@ void EvictionDecoder::add_time_to_make(int32_t storage, int32_t at) {
         if (!is_there(read, at)) add_time_to_make(read, at);
 }
 
-// Whether something is live, and will be then unless it is dropped.
+// Returns whether something is live, and will be at that place unless it is dropped.
 bool EvictionDecoder::is_there(int32_t storage, int32_t at) const {
     const auto readers = ops_.readers[storage];
     return is_live_[storage] && (ops_.stays[storage] || (!readers.empty() && readers.back() >= at));

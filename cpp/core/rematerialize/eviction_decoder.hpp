@@ -1,5 +1,5 @@
-// Runs by a greedy rule: walks along the given order, makes again what is missing, and drops what is cheap to make
-// again.
+// Finds runs by a greedy rule: walks along the given order, makes again what is missing, and drops what is cheap to
+// make again.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace placewright {
 
-// How much it matters what dropping a piece of memory costs: its score is (time to make it again ^ cost) /
-// (bytes * (time until it is read) ^ distance). The least score goes first.
+// Exponents of the score by which memory is dropped: (time to make it again ^ cost) / (bytes * (time until it is read)
+// ^ distance). The least score goes first.
 struct EvictionExponents {
     double cost = 1, distance = 1;
 };
@@ -18,8 +18,8 @@ class EvictionDecoder {
   public:
     explicit EvictionDecoder(const OrderedOps& ops);
 
-    // Gives up, and returns false, when the runs take `longest_ns` or more. Where nothing can be
-    // dropped that would help, the peak is over the limit.
+    // Gives up and returns false if the runs take `longest_ns` or more, or making something again is impossible or too
+    // much work. If nothing can be dropped that would help, the peak exceeds the limit.
     bool decode(EvictionExponents exponents, int64_t longest_ns, OpRuns& runs);
 
   private:
@@ -36,23 +36,23 @@ class EvictionDecoder {
     bool is_read_later(int32_t storage);
 
     const OrderedOps& ops_;
-    std::vector<int64_t> begins_ns_;  // [place] when ops begin if each runs once
+    std::vector<int64_t> begins_ns_;  // [place] when an op begins if each runs once
 
-    // Of the decoding at hand.
+    // State of the current call of decode().
     EvictionExponents exponents_;
     int64_t longest_ns_ = 0;
     OpRuns* runs_ = nullptr;
-    int32_t now_ = 0;  // place up to which first runs have come
+    int32_t now_ = 0;  // place of the current first run
     int32_t depth_ = 0;
     int64_t time_ns_ = 0, in_use_ = 0, work_ = 0;
     std::vector<uint8_t> is_live_;      // [storage]
-    std::vector<int32_t> pins_;         // [storage] how many runs at hand need it
-    std::vector<int32_t> next_reader_;  // [storage] place in its readers from which on they are to come
+    std::vector<int32_t> pins_;         // [storage] number of runs in progress that need it
+    std::vector<int32_t> next_reader_;  // [storage] index in its readers of the next one
     std::vector<int32_t> live_, place_in_live_;
-    std::vector<int64_t> make_ns_;        // [storage] what making it again takes, as of the change below
+    std::vector<int64_t> make_ns_;        // [storage] time to make it again, valid for the change below
     std::vector<int32_t> make_known_at_;  // [storage]
-    int32_t change_ = 0;                  // grows whenever what is live changes
-    std::vector<int32_t> seen_;           // [place] by which walk it was counted
+    int32_t change_ = 0;                  // increases whenever what is live changes
+    std::vector<int32_t> seen_;           // [place] the last walk that counted it
     int32_t walk_ = 0;
     int64_t walked_ns_ = 0;
     int32_t walked_ = 0;

@@ -39,14 +39,14 @@ OrderedOps::OrderedOps(const Problem& problem, std::span<const int32_t> order, s
             const int32_t root = problem.storage[output];
             if (problem.producer[root] != own) {
                 reads_storage(output);
-                may_go[storage_of[root]] = 0;  // what is written to in place holds more than its maker made
+                may_go[storage_of[root]] = 0;  // after a write in place it holds more than its maker made
             } else if (root == output) {
                 storage_of[output] = num_storages();
                 tensor.push_back(output);
                 made[place].push_back(num_storages());
                 maker.push_back(place);
                 bytes.push_back(problem.allocated_bytes[output]);
-                // What takes no memory, a control dependency as a tensor among it, is never worth making again.
+                // Storages without bytes, such as control dependencies given as tensors, are never worth making again.
                 if (problem.allocated_bytes[output] == 0) beside[place] += problem.copy_bytes[output];
                 stays.push_back(problem.live_out[output] || problem.allocated_bytes[output] == 0);
                 may_go.push_back(!stays.back() && again_until[place] > place + 1);

@@ -10,13 +10,13 @@ namespace placewright {
 
 namespace {
 
-constexpr int32_t kMostTakenOut = 12;  // later runs, at once
-constexpr int32_t kLongestChain = 64;  // ops that run again for one
-constexpr uint32_t kRetimed = 3;       // of so many changes, one puts moves where nothing waits for them
-constexpr int32_t kFarthest = 40;      // places that one is put from where it was
-constexpr int32_t kInVain = 40;        // rounds of a repair after which there is no less too much
-constexpr int32_t kMostPutIn = 400;    // chains, in one repair
-constexpr double kMoveShare = 0.01;    // of the time a move takes: what it costs where nothing waits for it
+constexpr int32_t kMostTakenOut = 12;  // later runs removed at once
+constexpr int32_t kLongestChain = 64;  // ops that run again to make one storage
+constexpr uint32_t kRetimed = 3;       // one in this many changes retimes the moves
+constexpr int32_t kFarthest = 40;      // places by which a run is moved at most
+constexpr int32_t kInVain = 40;        // rounds without less excess after which a repair fails
+constexpr int32_t kMostPutIn = 400;    // chains inserted in one repair
+constexpr double kMoveShare = 0.01;    // share of a move's time that it costs if nothing waits for it
 
 }  // namespace
 
@@ -60,7 +60,7 @@ void RunsRepair::ruin(OpRuns& runs, const RandomStream& stream) {
         if (later.empty()) return;
         chosen %= static_cast<int32_t>(later.size());
     }
-    // Neighbours in time, with gaps.
+    // Removes neighbours in time, with gaps.
     const auto count = 1 + static_cast<int32_t>(stream.below(3, kMostTakenOut));
     std::vector<uint8_t> out(runs.size(), 0);
     const uint32_t every = 1 + stream.below(4, 3);
@@ -78,9 +78,9 @@ void RunsRepair::retime(OpRuns& runs) {
     const auto first_from = [&](int64_t moment) {
         return static_cast<int32_t>(std::lower_bound(begins.begin(), begins.end(), moment) - begins.begin());
     };
-    std::vector<int32_t> at(num_runs);  // before which run each is put
+    std::vector<int32_t> at(num_runs);  // the run before which each is put
     for (int32_t run = 0; run < num_runs; ++run) at[run] = run;
-    // Backwards, since what is read later comes back later.
+    // Goes backwards, since what is read later comes back later.
     std::vector<std::pair<int32_t, int32_t>> returns;  // the first run that reads it, and the return
     for (size_t number = 0; number < judge_.pieces().size(); ++number) {
         const int32_t run = judge_.pieces()[number].begin;
@@ -108,7 +108,7 @@ void RunsRepair::retime(OpRuns& runs) {
     }
     std::vector<int32_t> in_turn(num_runs);
     for (int32_t run = 0; run < num_runs; ++run) in_turn[run] = run;
-    // A move goes before the run that it is put before.
+    // A move goes before the run before which it is put.
     std::ranges::stable_sort(in_turn, {}, [&](int32_t run) {
         const bool is_op = ops_.is_op(runs[run].place);
         return std::tuple(at[run], is_op ? 2 : ops_.is_back(runs[run].place) ? 1 : 0);
@@ -124,7 +124,8 @@ void RunsRepair::put_elsewhere(OpRuns& runs, int32_t at, const RandomStream& str
     const int32_t own = runs[at].place;
     int32_t least = at, most = at;
     while (least > 0 && runs[least - 1].place != own && at - least < kFarthest) --least;
-    // A move to before what it needs is taken out later; an op runs again for what comes next.
+    // A move that is put before what it needs is removed later. Only a move may go later: an op runs again for what
+    // comes next.
     while (!ops_.is_op(own) && most + 1 < static_cast<int32_t>(runs.size()) && most - at < kFarthest) ++most;
     const auto to = least + static_cast<int32_t>(stream.below(2, static_cast<uint32_t>(most - least + 1)));
     if (to <= at)
@@ -168,8 +169,8 @@ bool RunsRepair::repair(OpRuns& runs, const RandomStream& stream, double noise, 
         if (time_ns >= longest_ns) return false;
         OpRuns added;
         for (int32_t place : chain_) {
-            // What the chain is for, and what it needs itself; other results only where they are missing, and not what
-            // is overwritten in place, of which a rerun gives no other state.
+            // Keeps what the chain is for and what it needs itself; other results only if they are missing, and never
+            // what is overwritten in place, because a rerun does not give that state.
             OpRun run{place, false, 0};
             uint64_t bit = 1;
             for (int32_t storage : ops_.makes[place]) {
@@ -193,8 +194,8 @@ bool RunsRepair::repair(OpRuns& runs, const RandomStream& stream, double noise, 
     }
 }
 
-// Of what is held while a run runs that does not need it, the one whose dropping until its next reader frees the most,
-// counted where there is too much, for the time that it takes.
+// Returns the best piece to drop among those held during a run that does not need them: dropped until its next reader,
+// it frees the most excess bytes for the time that it costs.
 RunsRepair::Drop RunsRepair::best_drop(int32_t at, const RandomStream& stream, uint64_t draw, double noise,
                                        bool may_wait, bool moves_first) {
     Drop best;
@@ -219,7 +220,7 @@ RunsRepair::Drop RunsRepair::best_drop(int32_t at, const RandomStream& stream, u
         if (moves_first && best.is_move) continue;
         if (!ops_.may_go[piece.storage]) continue;
         auto freed = double(too_much_between(from + 1, to, ops_.bytes[piece.storage]));
-        // What the same op makes can go too, at no cost.
+        // Other results of the same op can go too, at no cost.
         for (int32_t other : ops_.makes[ops_.maker[piece.storage]]) {
             const int32_t held = other == piece.storage ? -1 : held_from(other, at, to);
             if (held >= 0) freed += double(too_much_between(held + 1, to, ops_.bytes[other]));
@@ -234,8 +235,8 @@ RunsRepair::Drop RunsRepair::best_drop(int32_t at, const RandomStream& stream, u
     return best;
 }
 
-// How a piece that is read by the run `from` and not before the run `to` is moved to be away at the run `at`. It leaves
-// as soon as it is expected in the host's memory, and comes back when that is expected to be early enough.
+// Plans to move a piece, read by the run `from` and not again before the run `to`, so that it is away at the run `at`.
+// It leaves as soon as it is expected in the host's memory, and comes back when that is expected to be early enough.
 RunsRepair::Drop RunsRepair::move_of(int32_t number, int32_t from, int32_t at, int32_t to) const {
     const Piece& piece = judge_.pieces()[number];
     const int32_t storage = piece.storage, left = judge_.leaves_at(storage);
@@ -304,7 +305,7 @@ std::pair<int32_t, int64_t> RunsRepair::return_for(int32_t storage, int32_t at, 
     return {last + 1, std::max<int64_t>(0, needs - judge_.back().idle(ends[last], begins[to]))};
 }
 
-// Whether it is in the host's memory, and not on the device, when a run begins.
+// Returns whether it is in the host's memory, and not on the device, when a run begins.
 bool RunsRepair::has_left(int32_t storage, int32_t before) const {
     return ops_.may_move(storage) && judge_.leaves_at(storage) >= 0 && judge_.leaves_at(storage) < before;
 }
@@ -316,8 +317,8 @@ void RunsRepair::put_in_move(OpRuns& runs, const Drop& drop) const {
     if (drop.leave >= 0) runs.insert(runs.begin() + drop.leave, OpRun{place, false, is_weight});
 }
 
-// The last run that needs something before `at`, where nobody needs it from then until a later run; -1 where it is not
-// held, or may not go.
+// Returns the last run before `at` that needs something, if nothing needs it from then until `until`; -1 otherwise, or
+// if it is not held or may not be dropped.
 int32_t RunsRepair::held_from(int32_t storage, int32_t at, int32_t until) const {
     if (!ops_.may_go[storage] || ops_.bytes[storage] == 0) return -1;
     int32_t piece = judge_.latest_piece(storage);
@@ -327,8 +328,8 @@ int32_t RunsRepair::held_from(int32_t storage, int32_t at, int32_t until) const 
     return from == at || next < until ? -1 : from;
 }
 
-// Moves the later runs around one of them to before something was made that is held meanwhile, where that leaves less
-// too much. Their own results are then held for longer.
+// Moves the later runs around `at` before the run that made something held meanwhile, if that leaves less excess. Their
+// own results are then held longer.
 bool RunsRepair::move_ahead(OpRuns& runs, int32_t at) {
     const auto is_again = [&](int32_t run) { return !runs[run].is_first && ops_.is_op(runs[run].place); };
     if (!is_again(at)) return false;
@@ -355,8 +356,8 @@ bool RunsRepair::move_ahead(OpRuns& runs, int32_t at) {
     return false;
 }
 
-// The ops that make something again before a run, in order; what they read and is no longer there is made again, or
-// held where that fits.
+// Finds the ops that make something again before a run, in order. What they read and is no longer there is fetched from
+// the host, made again, or held where that fits.
 bool RunsRepair::find_chain(int32_t storage, int32_t before) {
     chain_.clear();
     fetched_.clear();
@@ -394,14 +395,14 @@ int64_t RunsRepair::too_much_between(int32_t from, int32_t to, int64_t bytes) co
     return std::min(over_sum_[last] - over_sum_[first], bytes * int64_t(last - first));
 }
 
-// Whether the piece that a run at that place would read is held until then anyway.
+// Returns whether the piece that a run at that place would read is held until then anyway.
 bool RunsRepair::is_held(int32_t storage, int32_t at) const {
     int32_t piece = judge_.latest_piece(storage);
     while (piece >= 0 && judge_.pieces()[piece].begin >= at) piece = judge_.pieces()[piece].before;
     return piece >= 0 && judge_.pieces()[piece].end >= at;
 }
 
-// Whether it can be held until then.
+// Returns whether it can be held until then.
 bool RunsRepair::would_fit(int32_t storage, int32_t before) const {
     int32_t piece = judge_.latest_piece(storage);
     while (judge_.pieces()[piece].begin >= before) piece = judge_.pieces()[piece].before;

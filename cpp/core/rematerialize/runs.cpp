@@ -16,7 +16,7 @@ void RunsJudge::count_returns(const OpRuns& runs) {
     }
 }
 
-// From when to when memory is held, and who reads it.
+// Finds the interval in which each piece of memory is held, and its readers.
 void RunsJudge::find_pieces(const OpRuns& runs) {
     pieces_.clear();
     num_readers_.clear();
@@ -66,8 +66,8 @@ int64_t RunsJudge::peak(const OpRuns& runs) {
     return most;
 }
 
-// Whether the peak stays below the limit when a later run is left out, and what it gave is held from before. Pieces and
-// levels are those with it, and within the limit.
+// Returns whether the peak stays within the limit if a later run is left out and what it gave is held from before.
+// Pieces and levels must be those with the run, and within the limit.
 bool RunsJudge::fits_without(const OpRuns& runs, int32_t at) {
     delta_.assign(runs.size() + 1, 0);
     int32_t begin = at, end = at;
@@ -105,7 +105,7 @@ int64_t RunsJudge::look(const OpRuns& runs) {
     for (int32_t piece : read_) ++readers_begin_[piece + 1];
     for (size_t piece = 0; piece < pieces_.size(); ++piece) readers_begin_[piece + 1] += readers_begin_[piece];
     readers_.resize(read_.size());
-    std::vector<int32_t>& next = num_readers_;  // counted anew by whoever needs it
+    std::vector<int32_t>& next = num_readers_;  // reused here: those who need the counts compute them anew
     next.assign(readers_begin_.begin(), readers_begin_.end() - 1);
     for (size_t at = 0; at < runs.size(); ++at)
         for (int32_t each = read_begin_[at]; each < read_begin_[at + 1]; ++each)
@@ -134,8 +134,8 @@ RunsCost RunsJudge::cost(const OpRuns& runs) {
     return cost;
 }
 
-// As the simulation of the plan has it (simulate/simulate.cpp): the host is a device that works off, in order, what has
-// arrived and what begins to come back; it hears of the device, and the device of it, a latency later.
+// Agrees with the simulation of the plan (simulate/simulate.cpp): the host is a device that processes, in order, what
+// has arrived and what begins to come back. It learns of the device, and the device of it, a latency later.
 int64_t RunsJudge::time(const OpRuns& runs, bool waits) {
     int64_t clock = 0;
     if (!ops_.has_host()) {
@@ -163,7 +163,7 @@ int64_t RunsJudge::time(const OpRuns& runs, bool waits) {
     on_way_.clear();
     int64_t host_clock = 0, on_way = 0;
     size_t arrived = 0;
-    bool has_run = false;  // an op: what begins to come back before need not hear of any
+    bool has_run = false;  // an op has run; what begins to come back earlier need not wait for news of one
     for (size_t at = 0; at < runs.size(); ++at) {
         const OpRun& run = runs[at];
         begins_[at] = clock;
@@ -227,7 +227,8 @@ int64_t LinkTimes::idle(int64_t from, int64_t to) const {
     return to <= from ? 0 : to - from - (busy_until(to) - busy_until(from));
 }
 
-// Pieces are those of the runs that are not out. Returns whether some run became so.
+// Marks runs of which nothing is read as out. Pieces must be those of the runs that are not out. Returns whether it
+// marked any.
 bool RunsJudge::mark_unread(const OpRuns& runs) {
     bool found = false;
     auto piece = static_cast<int32_t>(pieces_.size());

@@ -10,14 +10,14 @@ namespace {
 
 constexpr std::array<EvictionExponents, 8> kEvictions{
     {{1, 1}, {1, 0.5}, {1, 0}, {0.5, 1}, {0.5, 0.5}, {2, 1}, {1, 2}, {2, 0}}};
-// And two repairs of ops that run once. Beside a host a third follows, of moves where they help, and where weights may
-// be there a fourth, of all of them coming.
+// The starts are these and two repairs of runs in which each op runs once. With a host there is a third, which prefers
+// moves, and if weights may be on the host a fourth, to which all of them come.
 constexpr int64_t kStarts = kEvictions.size() + 2;
 constexpr double kFirstTemperature = 0.002, kLastTemperature = 0.00002;  // relative to the time
-constexpr double kPatience = 1.05;  // runs that take so many times the current ones are not looked at to their end
-constexpr double kMostTimes = 20;   // nor are those that take so many times what all ops take that run once
+constexpr double kPatience = 1.05;  // runs that take this many times the current ones are abandoned
+constexpr double kMostTimes = 20;   // so are those that take this many times all ops run once
 constexpr double kNoise = 0.7;
-constexpr uint32_t kWaiting = 4;  // of so many changes, one lets ops wait for moves
+constexpr uint32_t kWaiting = 4;  // one in this many changes lets ops wait for moves
 
 }  // namespace
 
@@ -48,7 +48,7 @@ bool RematerializationSearch::start(size_t number) {
     const auto longest = int64_t(kMostTimes * double(once_ns_));
     if (number < kEvictions.size()) return decoder_.decode(kEvictions[number], longest, tried_);
     tried_.clear();
-    // At last weights come before each of their readers, and stay where that fits.
+    // In the last start weights come before each of their readers, and stay where that fits.
     const bool streams = int64_t(number) > kStarts;
     for (int32_t place = 0; place < ops_.num_ops(); ++place) {
         for (int32_t storage : ops_.reads[place])

@@ -10,21 +10,20 @@
 
 namespace placewright {
 
-// Starts with what several greedy rules give; then some reruns are taken out again and again and the rest repaired,
-// which is accepted as in annealing (large neighbourhood search).
+// Starts with the results of several greedy rules; then it repeatedly removes some reruns and repairs the rest, and
+// accepts the result as in annealing (large neighbourhood search).
 class RematerializationSearch {
   public:
-    // order, again_before, may_move, host: as OrderedOps takes them. The order is kept for first runs.
+    // order, again_before, may_move, host: as in OrderedOps. The first runs keep the order.
     RematerializationSearch(std::shared_ptr<const Problem> problem, std::span<const int32_t> order,
                             std::span<const int32_t> again_before, uint64_t seed,
                             std::span<const uint8_t> may_move = {}, const HostMemory& host = {});
 
-    // Searches until `evaluations` in all are spent, at most `at_most` in this call. Where a search pauses does not
-    // change where it leads.
+    // Searches until `evaluations` in all are spent, at most `at_most` in this call. Pauses do not change the result.
     void advance(int64_t evaluations, int64_t at_most = INT64_MAX);
 
     int64_t evaluations() const { return evaluations_; }
-    // Times are sums of the runs'; a launch by a host takes none.
+    // Times are those of RunsJudge; a launch by a host takes none.
     const Fitness& best_fitness() const { return best_fitness_; }
     const OpRuns& best() const { return best_; }
     const OrderedOps& ops() const { return ops_; }
@@ -41,7 +40,7 @@ class RematerializationSearch {
     RunsRepair repair_;
     uint64_t seed_;
     int64_t evaluations_ = 0;
-    int64_t once_ns_ = 0;  // what all ops take that run once
+    int64_t once_ns_ = 0;  // time of all ops if each runs once
     OpRuns current_, tried_, best_;
     Fitness current_fitness_, best_fitness_;
 };

@@ -12,7 +12,7 @@ struct Span {
     int32_t begin = kNever, end = kNever;
 };
 
-// Writes down where memory begins and ends.
+// Records the positions at which memory is allocated and freed.
 struct Log {
     std::span<Span> spans;  // [tensor][device]
     int32_t num_devices;
@@ -26,8 +26,8 @@ struct Log {
 
 }  // namespace
 
-// Blocking transfers are replayed as overlapped ones: on every device the events are in time order, equal times in the
-// order's.
+// Blocking transfers are replayed like overlapped ones: on every device the events are in time order, and events at
+// equal times are in the order of their steps.
 std::vector<Lifetime> lifetimes(const Problem& p, std::span<const int32_t> device_of, std::span<const Step> order) {
     SimulationScratch scratch(p);
     scratch.link_events.resize(2 * order.size());

@@ -1,5 +1,5 @@
-// Memory in use while a simulation runs: what counts on which device, from when to when. docs/semantics.md has the
-// rules.
+// Memory in use while a simulation runs: the bytes that count on each device, and the interval in which they count.
+// docs/semantics.md has the rules.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,9 @@
 
 namespace placewright {
 
-// Counts, per (tensor, device), what must finish before its memory there is free. Views and in-place results count on
-// their storage at home; a transfer is a consumer on the sending device.
+// Counts, per (tensor, device), the uses that must end before its memory there is freed. Views and in-place results
+// count on their storage on the producer's device; a transfer is a consumer on the sending device. A live-out tensor
+// has one more use, which never ends.
 inline void count_uses(const Problem& p, std::span<const int32_t> device_of, SimulationScratch& s) {
     const int32_t D = p.num_devices;
     std::ranges::fill(s.uses_left, 0);
@@ -30,7 +31,7 @@ inline void count_uses(const Problem& p, std::span<const int32_t> device_of, Sim
     }
 }
 
-// Sets in_use to the residents of each device.
+// Sets in_use to the bytes of the residents on each device.
 inline void load_residents(const Problem& p, std::span<const int32_t> device_of, SimulationScratch& s) {
     std::ranges::fill(s.in_use, 0);
     if (p.residents.values.empty()) return;
@@ -45,15 +46,15 @@ inline void load_residents(const Problem& p, std::span<const int32_t> device_of,
     }
 }
 
-// Is told of no event.
+// A log that ignores all events.
 struct NoLog {
     void at(int64_t) {}
     void begin(int32_t, int32_t) {}
     void end(int32_t, int32_t) {}
 };
 
-// Memory bookkeeping of one device event; the caller guarantees the order of events. The log hears at
-// which place of the order memory of a tensor on a device begins and ends.
+// Memory bookkeeping of one device event; the caller guarantees the order of events. The log receives the positions in
+// the order at which a tensor's memory on a device is allocated and freed.
 template <class Log = NoLog>
 struct Memory {
     const Problem& p;
@@ -110,7 +111,8 @@ inline void prepare_memory(const Problem& p, std::span<const int32_t> device_of,
     std::ranges::copy(s.in_use, s.peak.begin());
 }
 
-// Positions of the ops of each device, ascending: in time order too, since a device runs them one by one.
+// Collects the positions of the ops of each device, ascending. This is also time order, since a device runs them one by
+// one.
 inline void group_ops_by_device(const Problem& p, std::span<const int32_t> device_of, std::span<const Step> order,
                                 SimulationScratch& s) {
     std::ranges::fill(s.device_op_begin, 0);
@@ -121,7 +123,7 @@ inline void group_ops_by_device(const Problem& p, std::span<const int32_t> devic
         if (order[k].is_op()) s.device_ops[s.next_of_device[device_of[order[k].id]]++] = static_cast<int32_t>(k);
 }
 
-// Starts of the transfers into each device and finishes of those out of it, sorted.
+// Collects the starts of the transfers into each device and the finishes of those out of it, sorted by time.
 inline void group_link_events_by_device(const Problem& p, std::span<const int32_t> device_of,
                                         std::span<const Step> order, SimulationScratch& s,
                                         std::span<const int64_t> start, std::span<const int64_t> finish) {
@@ -141,8 +143,8 @@ inline void group_link_events_by_device(const Problem& p, std::span<const int32_
         std::sort(s.link_events.begin() + s.link_event_begin[d], s.link_events.begin() + s.link_event_begin[d + 1]);
 }
 
-// Memory in the overlapped model: per device its ops' events, already in time order, are merged with the sorted events
-// of the transfers that touch it. Devices do not share counters, so one after the other is exact.
+// Replays memory in the overlapped model: per device, merges the events of its ops, already in time order, with the
+// sorted events of the transfers that touch it. Devices share no counters, so replaying one after another is exact.
 template <class Log = NoLog>
 void replay_memory(const Problem& p, std::span<const int32_t> device_of, std::span<const Step> order,
                    SimulationScratch& s, std::span<const int64_t> start, std::span<const int64_t> finish,

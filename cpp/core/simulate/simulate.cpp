@@ -10,7 +10,7 @@ namespace placewright {
 
 namespace {
 
-// Successors by control dependency start no earlier than `finish`, plus the latency to another device.
+// Makes the control successors start no earlier than `finish`, plus the latency if they are on another device.
 void signal(const Problem& p, std::span<const int32_t> device_of, SimulationScratch& s, int32_t op, int64_t finish) {
     const int32_t device = device_of[op];
     for (int32_t next : p.controls[op]) {
@@ -20,7 +20,8 @@ void signal(const Problem& p, std::span<const int32_t> device_of, SimulationScra
     }
 }
 
-// A host thread launches steps in the order's order and never waits. When it has done so, 0 for what nobody launches.
+// Launches an op on its host thread. Hosts launch steps in the given order and never wait. Returns the time from which
+// the op may start; 0 if it is not launched.
 int64_t launched_op(const Problem& p, SimulationScratch& s, int32_t op, int32_t device) {
     if (p.host_of[device] < 0) return 0;
     const Launch& launch = p.launch(op, device);
@@ -36,7 +37,7 @@ int64_t launched_transfer(const Problem& p, SimulationScratch& s, int32_t source
     return s.host_clock[p.host_of[launcher]] += p.launch_ns[launcher];
 }
 
-// In the blocking model every device works through its steps in the order's order, so memory is exact on the way.
+// In the blocking model every device runs its steps in the given order, so memory can be counted exactly on the way.
 template <bool kMemory, bool kHosts>
 int64_t run_blocking(const Problem& p, std::span<const int32_t> device_of, std::span<const Step> order,
                      SimulationScratch& s, std::span<int64_t> start, std::span<int64_t> finish) {

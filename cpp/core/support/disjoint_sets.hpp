@@ -14,13 +14,13 @@ class DisjointSets {
         std::iota(parent_.begin(), parent_.end(), 0);
     }
 
-    // The member that stands for the whole set.
+    // Returns the root: the member that represents the whole set.
     int32_t find(int32_t member) {
         while (parent_[member] != member) member = parent_[member] = parent_[parent_[member]];
         return member;
     }
 
-    // Joins two sets given by their roots; the new root.
+    // Joins two sets given by their roots; returns the new root.
     int32_t join(int32_t a, int32_t b) {
         if (size_[a] < size_[b]) std::swap(a, b);
         if (a != b) size_[a] += size_[b];

@@ -8,11 +8,11 @@
 
 namespace placewright {
 
-// Slots from 0 to forever, one before each piece of work and one after the last, in chunks of neighbours of which those
-// without a slot long enough are passed over. Slots of no length stay, for work that takes no time.
+// Idle slots from 0 to kForever, one before each piece of work and one after the last. Neighbouring slots form chunks;
+// a search skips chunks that have no slot long enough. Slots of zero length are kept for work that takes no time.
 class IdleSlots {
   public:
-    // The first moment from `ready` on at which work of that duration fits.
+    // Returns the first time from `ready` on at which work of that duration fits.
     int64_t earliest(int64_t ready, int64_t duration) const {
         size_t chunk = chunk_at(ready);
         int64_t start = first_fit(chunks_[chunk], ready, duration);
@@ -21,7 +21,7 @@ class IdleSlots {
         return start;
     }
 
-    // Takes what `earliest` found.
+    // Occupies the time that `earliest` found.
     void occupy(int64_t start, int64_t duration) {
         const size_t place = chunk_at(start);
         std::vector<Slot>& slots = chunks_[place].slots;
@@ -56,7 +56,7 @@ class IdleSlots {
         return static_cast<size_t>(later - chunks_.begin()) - 1;
     }
 
-    // -1 when no slot of the chunk serves.
+    // Returns the start, or -1 if the work fits in no slot of the chunk.
     static int64_t first_fit(const Chunk& chunk, int64_t ready, int64_t duration) {
         auto slot = std::ranges::upper_bound(chunk.slots, ready, {}, &Slot::begin);
         if (slot != chunk.slots.begin() && ready + duration <= (slot - 1)->end) return ready;

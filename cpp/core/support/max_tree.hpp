@@ -1,4 +1,4 @@
-// The largest of many numbers while some of them change, and where numbers above a threshold stand.
+// The maximum of numbers that change, and random places of numbers that reach a threshold.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ class MaxTree {
     int64_t max() const { return largest_[1]; }
     int64_t operator[](int32_t place) const { return largest_[leaves_ + place]; }
 
-    // The numbers from place `first` on. O(values + log size).
+    // Sets the numbers from place `first` on. O(values + log size).
     void assign(int32_t first, std::span<const int64_t> values) {
         if (values.empty()) return;
         std::ranges::copy(values, largest_.begin() + leaves_ + first);
@@ -33,7 +33,8 @@ class MaxTree {
         }
     }
 
-    // A place of a number that is at least `threshold`, which lies between 0 and max(); each turn by a random bit.
+    // Returns a random place whose number is at least `threshold`, which must be between 0 and max(). If both subtrees
+    // have such a place, a random bit chooses.
     int32_t random_place(int64_t threshold, uint64_t bits) const {
         int32_t node = 1;
         while (node < leaves_) {
@@ -45,7 +46,7 @@ class MaxTree {
     }
 
   private:
-    static constexpr int64_t kNone = -1;  // beyond the last place
+    static constexpr int64_t kNone = -1;  // value of places beyond the last
 
     int32_t leaves_;
     std::vector<int64_t> largest_;

@@ -28,7 +28,8 @@ int64_t MinimumCut::solve(int64_t& budget) {
     return value;
 }
 
-// Distances from the source over arcs with something left, up to the sink's; whether it has one.
+// Computes distances from the source over arcs with capacity left, up to that of the sink. Returns whether the sink can
+// be reached.
 bool MinimumCut::find_levels(int64_t& budget) {
     level_.assign(first_.size(), -1);
     level_[0] = 0;
@@ -45,7 +46,7 @@ bool MinimumCut::find_levels(int64_t& budget) {
     return !finished_;
 }
 
-// Sends all it can along paths on which the level rises by one from arc to arc.
+// Sends a blocking flow: all it can along paths on which the level rises by one with each arc.
 int64_t MinimumCut::block_flow(int64_t& budget) {
     current_ = first_;
     path_.clear();

@@ -1,5 +1,5 @@
-// The minimum cut of a directed graph with capacities, by Dinic's algorithm (1970): shortest augmenting paths, all of
-// one length at a time.
+// The minimum cut of a directed graph with capacities by Dinic's algorithm (1970): each phase sends a blocking flow
+// along the shortest augmenting paths.
 #pragma once
 
 #include <cstddef>
@@ -12,22 +12,21 @@ class MinimumCut {
   public:
     static constexpr int64_t kUncut = int64_t{1} << 62;
 
-    // Forgets everything but its memory; nodes 0 (the source) and 1 (the sink) are there.
+    // Removes all nodes and arcs but keeps the buffers; nodes 0 (the source) and 1 (the sink) exist afterwards.
     void reset();
     int32_t add_node();
     void add_arc(int32_t from, int32_t to, int64_t capacity);
 
-    // The value of the cut, or less when about `budget` arcs have been looked at: it takes from the budget what it
-    // uses.
+    // Returns the value of the cut, or less if the budget ends first. Subtracts the arcs it looks at from the budget.
     int64_t solve(int64_t& budget);
-    // Whether the value is that of the cut, and if so which nodes are on the source's side.
+    // Returns whether the value is that of the cut; only then does on_source_side describe the cut.
     bool finished() const { return finished_; }
     bool on_source_side(int32_t node) const { return level_[std::size_t(node)] >= 0; }
 
   private:
     struct Arc {
         int32_t to;
-        int32_t next;  // arc of the same node, or -1
+        int32_t next;  // next arc from the same node, or -1
         int64_t left;
     };
 

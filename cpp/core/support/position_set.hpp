@@ -1,4 +1,5 @@
-// A set of positions that is emptied in one direction while positions ahead are inserted: a bitmap with a summary.
+// A set of positions, as a bitmap with a summary. It suits users that empty it in one direction while they insert
+// positions ahead.
 #pragma once
 
 #include <bit>
@@ -23,7 +24,7 @@ class PositionSet {
         if (words_[word] == 0) summary_[word >> 6] &= ~(uint64_t{1} << (word & 63));
     }
 
-    // The least position that is at least `from`, or -1.
+    // Returns the least position that is at least `from`, or -1.
     int32_t first(int32_t from = 0) const {
         size_t word = size_t(from) >> 6;
         if (const uint64_t rest = words_[word] >> (from & 63); rest != 0) return from + std::countr_zero(rest);
@@ -37,7 +38,7 @@ class PositionSet {
         return int32_t(word * 64) + std::countr_zero(words_[word]);
     }
 
-    // The greatest position that is at most `from`, or -1.
+    // Returns the greatest position that is at most `from`, or -1.
     int32_t last(int32_t from) const {
         size_t word = size_t(from) >> 6;
         if (const uint64_t rest = words_[word] << (63 - (from & 63)); rest != 0) return from - std::countl_zero(rest);

@@ -19,7 +19,7 @@ constexpr uint64_t mix64(uint64_t x) {
 // Uniform in (0, 1), from 64 random bits.
 constexpr double uniform(uint64_t bits) { return (double(bits >> 11) + 0.5) * 0x1p-53; }
 
-// One of the set bits of a mask that has some, each as likely as the others.
+// Returns the index of a random set bit of a mask that is not 0, all equally likely.
 constexpr int32_t drawn_bit(uint64_t mask, uint64_t bits) {
     for (auto skip = static_cast<uint32_t>((bits >> 32) * uint64_t(std::popcount(mask)) >> 32); skip > 0; --skip)
         mask &= mask - 1;

@@ -1,6 +1,6 @@
-// The ready queue of the decoder: a set of ranks whose least is taken first. A bitmap of words with summaries above;
-// inserting and taking cost a few instructions each, without branches on the data. The topmost summary is a member, so
-// that a local ReadySet keeps it in a register.
+// The ready queue of the decoder: a set of ranks from which the least is taken first. It is a bitmap of words with
+// summaries above. Insertion and removal take a few instructions each, without branches on the data. The topmost
+// summary is a member, so a local ReadySet keeps it in a register.
 #pragma once
 
 #include <algorithm>
@@ -13,18 +13,18 @@ namespace placewright {
 // Memory of a ReadySet, reused from one evaluation to the next.
 struct ReadySetBuffers {
     std::vector<uint64_t> words;    // one bit per rank
-    std::vector<uint64_t> summary;  // one bit per word; room for the last group of summaries to be whole
+    std::vector<uint64_t> summary;  // one bit per word; padded so that the last group of summaries is complete
 
     explicit ReadySetBuffers(size_t max_ranks) : words((max_ranks >> 6) + 1), summary(2 * (words.size() >> 6) + 64) {}
 };
 
-// kSmall: at most kMaxSmall ranks, for which the topmost summary stands directly above the words.
+// kSmall: at most kMaxSmall ranks, so the topmost summary is directly above the words.
 template <bool kSmall>
 class ReadySet {
   public:
     static constexpr size_t kMaxSmall = 4096;
 
-    // Empty, able to hold ranks below `bound`.
+    // Makes an empty set that can hold ranks below `bound`.
     ReadySet(ReadySetBuffers& buffers, size_t bound) : words_(buffers.words.data()), summary_(buffers.summary.data()) {
         const size_t num_words = (bound + 63) >> 6, num_summaries = (num_words + 63) >> 6;
         std::fill_n(words_, num_words, 0);
@@ -46,7 +46,7 @@ class ReadySet {
 
     bool empty() const { return top_ == 0; }
 
-    // The least rank; the set must not be empty.
+    // Returns the least rank; the set must not be empty.
     uint32_t least() const {
         const uint32_t word = first_word();
         return (word << 6) + static_cast<uint32_t>(std::countr_zero(words_[word]));

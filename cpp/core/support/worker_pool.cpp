@@ -64,8 +64,8 @@ void WorkerPool::work(int32_t thread) {
     }
 }
 
-// Takes items until none is left. A batch cannot end while one of its items is claimed and not done, so what was read
-// after a claim holds until then; a thread that wakes up late finds nothing, or takes part in the batch after.
+// Runs items until none is left. A batch cannot end while one of its items is claimed and not done, so values read
+// after a claim stay valid until then. A thread that wakes up late finds no item, or joins the next batch.
 void WorkerPool::drain(int32_t thread) {
     int32_t ran = 0;
     for (int32_t item; (item = unclaimed_.fetch_sub(1, std::memory_order_acquire) - 1) >= 0; ++ran)

@@ -1,4 +1,4 @@
-// A few threads that run batches of independent items. Which thread runs an item never matters to its result.
+// Threads that run batches of independent items. The result of an item does not depend on the thread that runs it.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ class WorkerPool {
     std::vector<std::thread> threads_;
     const std::function<void(int32_t, int32_t)>* body_ = nullptr;
     int32_t count_ = 0;
-    std::atomic<int32_t> unclaimed_{0};  // items nobody has taken; below 0 when threads looked in vain
+    std::atomic<int32_t> unclaimed_{0};  // items not yet claimed; negative once threads find none left
     std::atomic<int32_t> done_{0};
     std::atomic<uint32_t> batch_{0};
     std::atomic<bool> stop_{false};
