@@ -61,7 +61,7 @@ class Problem:
 
     def lifetimes(self, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C')]:
         """
-        The lifetimes of tensors in memory, a row for each: tensor, device, and the positions of the step with whose start it begins and of the one with whose finish it ends, -1 for what stays. First tensors where they are made, those without memory of their own left out, then copies by position of the transfer.
+        The lifetimes of tensors in memory, a row for each: tensor, device, the position of the step at whose start it begins, and that of the step at whose finish it ends, -1 if it stays to the end. Tensors with memory of their own on their producer's device come first, then copies by position of the transfer.
         """
 
     def check_order(self, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C', device='cpu', writable=False)]) -> None:
@@ -107,7 +107,7 @@ def best_transfers(problem: Problem, device_of: Annotated[NDArray[numpy.int32], 
 
 def first_come_schedule(problem: Problem, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]:
     """
-    The whole order in which ops run that start first come, first served: transfers early, or batched where they block.
+    The whole order with ops dispatched first come, first served: transfers early, or batched if they block.
     """
 
 def measure_placements(problem: Problem, placements: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C', device='cpu', writable=False)], threads: int) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]]:
@@ -129,7 +129,9 @@ def runs_balancing_memory(problem: Problem) -> Annotated[NDArray[numpy.int32], d
     """
 
 class Outlook(enum.Enum):
-    """The time that an op or transfer counts with while nothing is placed."""
+    """
+    The estimate for the time of an op or transfer while nothing is placed.
+    """
 
     mean = 0
     """The mean over all devices, or links."""
@@ -142,11 +144,11 @@ class Outlook(enum.Enum):
 
     pairs = 3
     """
-    The mean over all devices, or pairs of them, a device with itself among them.
+    The mean over all devices, or over all pairs of devices, each with itself included.
     """
 
 def bottom_levels(problem: Problem, outlook: Outlook = Outlook.mean) -> Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')]:
-    """Per op the ns along its longest path to the end."""
+    """The ns along the longest path from each op to the end."""
 
 def bottom_level_order(problem: Problem, outlook: Outlook = Outlook.mean) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]:
     """Ops by bottom level, highest first."""
@@ -157,16 +159,18 @@ def list_schedule(problem: Problem, ops: Annotated[NDArray[numpy.int32], dict(sh
     """
 
 def earliest_task_first(problem: Problem) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
-    """Device and order of ops, the one that can start first next."""
+    """
+    Device and order of ops; next is always the pair of op and device that can start first.
+    """
 
 def insertion_schedule(problem: Problem, ops: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], links_queue: bool, fixed: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, outlook: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None = None) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], int]:
     """
-    Device and order of ops inserted one by one where they finish first, and when the last of them does if links are as planned. fixed: a device per op, or -1. outlook: ns per op and device, added where devices are compared.
+    Device and order of ops, inserted one by one where they finish first, and when the last of them finishes if links are as planned. fixed: a device per op, or -1. outlook: ns per op and device, added when devices are compared.
     """
 
 def optimistic_costs(problem: Problem) -> Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C')]:
     """
-    Per op and device the ns that its longest path takes at least afterwards.
+    The ns that the longest path takes at least after each op on each device.
     """
 
 def optimistic_order(problem: Problem, costs: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]:
@@ -174,12 +178,12 @@ def optimistic_order(problem: Problem, costs: Annotated[NDArray[numpy.int64], di
 
 def critical_path_first(problem: Problem) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
     """
-    Ops by the longest path through them, in a valid order; and per op the device of the critical path for those on it, else -1.
+    Ops by the longest path through them, in a valid order; and for each op on the critical path the device of that path, else -1.
     """
 
 def dispatch_order(problem: Problem, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]:
     """
-    Ops by start time where no device stands idle while one could start, the highest bottom level first.
+    Ops by start time if no device is idle while an op could start there, the highest bottom level first.
     """
 
 class InputsAside:
@@ -196,11 +200,13 @@ class InputsAside:
         """Device of all ops and a whole order, given those of the rest."""
 
 def with_remote_inputs_first(problem: Problem, device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], order: Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]:
-    """The order with inputs at the beginning that another device waits for."""
+    """
+    The order with the inputs that another device waits for at the beginning.
+    """
 
 def set_inputs_aside(problem: Problem, with_first_reader: bool) -> InputsAside:
     """
-    The problem without the inputs that share their device with other ops; None where there are none. With their first reader, that op shares the device too.
+    The inputs that share their device with other ops, set aside; None if there are none. with_first_reader: their first reader shares the device too.
     """
 
 def segment_fill(problem: Problem, when_one_starves: bool) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None, 2), order='C')]]:
@@ -242,7 +248,9 @@ class Brkga:
         """The best so far: device of each op, and the whole order."""
 
     def evolve(self, generations: int) -> None:
-        """The evaluations that so many turns of generation take."""
+        """
+        Advances by that many generations; the first is the rest of the current one.
+        """
 
     @property
     def generation(self) -> int: ...
@@ -251,7 +259,7 @@ class Brkga:
 
     def mean_decisions(self) -> tuple[Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')]]:
         """
-        Over the individuals of the last whole generation: the share of them that has an op on a device, [op * device], and the mean of its position among the ops, from 0 to 1, [op].
+        Means over the individuals of the last complete generation: the share of them that has an op on a device, [op * device], and the position of each op in the order of ops, from 0 to 1, [op].
         """
 
 class LocalSearch:
@@ -424,12 +432,12 @@ class ScheduleAnnealing:
 
 def coarsen(problem: Problem, max_clusters: int) -> tuple[Problem, Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
     """
-    A problem whose ops are clusters of this one's, about so many at most, and the cluster of each op.
+    A problem whose ops are clusters of this one's ops, at most about max_clusters, and the cluster of each op.
     """
 
 def chain_clusters(problem: Problem, cap_ns: int) -> Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]:
     """
-    The cluster of each op where clusters of at most that mean time grow along chains, numbered as coarse_problem takes them.
+    The cluster of each op, numbered as coarse_problem takes it. Clusters grow along chains and take at most cap_ns of mean time.
     """
 
 def coarse_problem(problem: Problem, cluster_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Problem:
@@ -444,12 +452,12 @@ def expand(fine: Problem, coarse: Problem, cluster_of: Annotated[NDArray[numpy.i
 
 def project(fine: Problem, coarse: Problem, cluster_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], device_of: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], ops: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
     """
-    A solution of the fine problem as device and order of the coarse problem's ops, as near as may be.
+    A solution of the fine problem as device and order of the coarse problem's ops, as close as possible.
     """
 
 def has_free_barriers(problem: Problem) -> bool:
     """
-    True if transfers block and cost nothing and the step time is the objective.
+    True if there are several devices, transfers block and cost nothing, the step time is the objective and no host launches.
     """
 
 class SuperstepAnnealing:
@@ -478,17 +486,17 @@ class SuperstepAnnealing:
 
 def time_bounds(problem: Problem, work: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], scale: int, heaviest: int, budget: int) -> tuple[int, int, int, int]:
     """
-    Bounds on the step time in ns: longest chain, the same with what must stand around each op, fullest window, launches.
+    Lower bounds on the step time in ns: the longest chain of op times, the longest chain with what must precede and follow each op, the fullest window, and launches.
     """
 
 def live_memory_bound(problem: Problem, budget: int) -> tuple[int, int, bool]:
     """
-    Bytes in use over all devices at some moment, the op whose start alone proves most, and whether none proves more.
+    A lower bound on the bytes in use over all devices at some moment, the op whose start alone proves most, and whether no other op alone proves more.
     """
 
 def remaking_bound(*, room: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], moment: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], bytes: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], is_way: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], may_go: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], way_from: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], way_to: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], made: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], run: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], time_ns: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], prices: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], steps: int, budget: int) -> int:
     """
-    Least time of making memory again, in ns; cpp/core/bounds/remaking.hpp.
+    A lower bound on the time to make memory again, in ns; see cpp/core/bounds/remaking.hpp.
     """
 
 class RematerializationSearch:
@@ -517,7 +525,7 @@ class RematerializationSearch:
 
     def best(self) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
         """
-        The best so far. The op of each run, and which of the pieces of memory that it makes are kept, as bits; all of a first run. Where the op is -1, a tensor has left the device, with 0 kept, or begins to come back, with 1.
+        The best so far, run by run: the op; the pieces of memory it makes that are kept, as bits, all for a first run; and the tensor that is moved, or -1. If the op is -1, the tensor has left the device (bits 0) or begins to come back (bits 1).
         """
 
 class LevelProblem:
@@ -556,7 +564,9 @@ class LevelEvaluator:
         """
 
 class LevelLocalSearch:
-    """Flips of a few levels, rectified; only latencies are seen."""
+    """
+    Local search that changes a few levels and rectifies the map; it sees only latencies.
+    """
 
     def __init__(self, *, problem: LevelProblem, start: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], most_flips: int, seed: int) -> None: ...
 
@@ -611,11 +621,13 @@ def drawn_near(problem: LevelProblem, start: Annotated[NDArray[numpy.uint8], dic
 
 def steepest_descent(problem: LevelProblem, start: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], per_byte: bool, most_evaluations: int) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C')], int]:
     """
-    The map after the moves that save the most, one by one, and how many were scored.
+    The map after repeated moves that save the most, and the number of moves scored.
     """
 
 class Neighbours:
-    """Copies of a graph side by side: to whom each node listens."""
+    """
+    Copies of a graph side by side, with the neighbours whose states each node reads.
+    """
 
     def __init__(self, edges: Annotated[NDArray[numpy.int64], dict(shape=(None, None), order='C', device='cpu', writable=False)], nodes: int, copies: int = 1) -> None: ...
 
@@ -628,12 +640,12 @@ class Neighbours:
 
     def lists(self) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C')]]:
         """
-        The begin of each node's list, and the nodes that it names: itself first.
+        The begin of each node's list, and the nodes in the lists: each node comes first in its own.
         """
 
     def attend(self, states: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], of_source: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], of_target: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], bias: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], heads: int) -> tuple[Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')]]:
         """
-        States after attention, cut off at 0, flat, and how much each neighbour counts by head, flat.
+        States after attention, with negative values set to 0, flat, and the weight of each neighbour by head, flat.
         """
 
     def attend_back(self, states: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], of_source: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], of_target: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], bias: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], heads: int, result: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], shares: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], by_result: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C')]]:
@@ -641,16 +653,16 @@ class Neighbours:
 
     def pooled(self, scores: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], Neighbours]:
         """
-        The nodes of the better half of each copy, and to whom they listen within two steps.
+        The half of each copy's nodes that has the highest scores, and their neighbours within two edges.
         """
 
 def smallest_arena(begin: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], end: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], size: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], effort: int) -> tuple[Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C')], int, int]:
     """
-    Offsets of buffers that are alive from event `begin` up to event `end`, the size of their arena, and a bound that no arena is below.
+    Offsets of buffers that are alive from event `begin` up to event `end`, the size of their arena, and a lower bound on the size of any arena.
     """
 
 class TypeVersions:
-    """Tells which of some classes may have changed."""
+    """Finds which of the watched classes may have changed."""
 
     def __init__(self) -> None: ...
 
@@ -661,4 +673,4 @@ class TypeVersions:
         """The places of the classes that may have changed."""
 
     def accept(self, place: int) -> None:
-        """Takes a class as it is now."""
+        """Accepts a class as it is now."""
