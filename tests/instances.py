@@ -19,7 +19,7 @@ FREE = Link()
 
 
 def graph_of(ops: Mapping[str, tuple[str, int]], controls: Mapping[str, str] | None = None) -> Graph:
-    """op -> (ops it reads, separated by spaces; bytes of its one output). controls: op -> ops it must follow."""
+    """Graph of op -> (ops it reads, separated by spaces; bytes of its output). controls: op -> ops it must follow."""
     index = {name: position for position, name in enumerate(ops)}
     return Graph(
         name="tiny",
