@@ -1,5 +1,5 @@
-"""Plans on request and says what they take, for against.py; it uses nothing but the public interface, so that it runs
-with the package of an earlier commit too.
+"""Makes and times plans on request, for against.py; it uses nothing but the public interface, so that it runs with the
+package of an earlier commit too.
 
 Reads lines "SOLVER OPS EVALUATIONS" and answers each with the seconds of processor time that `placewright.plan` takes
 on one thread, and the step time of the plan in ns. The graph of so many ops, the same each time, is made beforehand.
