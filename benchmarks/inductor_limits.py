@@ -441,7 +441,7 @@ def resized(rng: random.Random, kind: str, shape: Shape) -> nn.Module:
 
 
 def unet(rng: random.Random, kind: str, shape: Shape) -> nn.Module:
-    """Half the size, one layer, back, and a skip connection."""
+    """A block that halves the size, applies one layer and restores the size, with a skip connection."""
     width = width_of(kind, shape)
     mode = rng.choice(("nearest", "linear" if kind == "signal" else "bilinear"))
 

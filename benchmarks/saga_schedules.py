@@ -37,7 +37,8 @@ RATIOS = (0.2, 1.0, 5.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Instance:
-    """sizes: bytes by edge. costs: work per task. speeds: work per ns and device. rates: bytes per ns and link."""
+    """A problem. sizes: bytes per edge. costs: work per task. speeds: work per ns, by device. rates: bytes per ns, by
+    link."""
 
     sizes: dict[tuple[int, int], int]
     costs: NDArray[np.int64]

@@ -182,7 +182,7 @@ SPECIAL = (
 
 
 def add_special_methods() -> None:
-    """Add each method with other state, with another method in its class, and with another class of the object."""
+    """Add cases of each method: with other state, another method in its class, and another class of the object."""
     for name, parameters, result, read in SPECIAL:
         more = result.replace("self.k", "(self.k + 1)").replace("['k']", "['k'] + 1").replace("'k')", "'k') + 1")
         file = f"""
@@ -313,7 +313,7 @@ VALUES = (
 
 
 def add_held_values() -> None:
-    """Add each place with the first three values, and with some of the others in turn."""
+    """Add cases of each place with the first three values, and with some of the others in turn."""
     others = itertools.cycle(VALUES[3:])
     for name, file, init, read, put in HOLDERS:
         for kind, old, new, body in (*VALUES[:3], *itertools.islice(others, 4)):

@@ -18,7 +18,7 @@ from placewright import Device, Graph, Link, Machine, Op, Tensor
 
 @lru_cache
 def random_graph(num_ops: int) -> Graph:
-    """Every op takes 1 to 1000 ns, makes one tensor, and reads up to three of the 200 before it."""
+    """A graph in which every op takes 1 to 1000 ns, makes one tensor, and reads up to three of the 200 before it."""
     draw = random.Random(num_ops)
     tensors = tuple(Tensor(name=f"t{index}", size_bytes=draw.randint(1, 100)) for index in range(num_ops))
     ops = tuple(

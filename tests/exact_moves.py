@@ -251,7 +251,7 @@ class _ModelWithMoves(RerunModel):
         read: list[Expression],
         gives: dict[Run, Expression],
     ) -> None:
-        """Constrain which of the runs that made a movable piece `run` can read it from."""
+        """Constrain from which of its makers' runs `run` can read a movable piece."""
         for made, end, is_read in zip(makers, ends, read, strict=True):
             self.model.add(end > run.place).only_enforce_if(is_read)
             for later, is_given in gives.items():

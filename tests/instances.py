@@ -45,7 +45,7 @@ def machine_of(num_devices: int, link: Link = FREE, transfer_model: TransferMode
 
 
 def problem_of(graph: Graph, machine: Machine, times_ns: ArrayLike = 1, **rest: Any) -> Problem:
-    """Each op takes the same time on every device: one number for all ops, or one per op."""
+    """A problem in which each op takes the same time on every device: one number for all ops, or one per op."""
     own = np.broadcast_to(np.array(times_ns, np.int64), (len(graph.ops),))
     return Problem(graph=graph, machine=machine, time_ns=np.repeat(own[:, None], machine.num_devices, axis=1), **rest)
 
