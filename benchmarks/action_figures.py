@@ -1,12 +1,12 @@
 """REGAL's figures 4a and 11, what a policy decides: `python benchmarks/action_figures.py SUITE POLICY OUT`.
 
-Of the suite's graphs (of so many with --take) and all their ops. Prints by how much the decisions of ops differ in the
-mean: 0 where a policy decides alike for every op, at most 1. Beside it, by how much those of the same op differ between
-three seeds of the search for features, devices called as they agree best. A policy decides by the op where the latter
-is at most half of the former: else it follows the luck of that search. If it decides about both devices and priorities:
-how often a device is preferred together with a low or high priority, and how large these ops are, which is time, or
-where memory is the objective bytes of inputs and outputs, over the largest of the graph; and of each graph the entropy
-of what its ops decide about devices. Of these it prints means and draws OUT/actions-POLICY and OUT/entropies-POLICY,
+Covers all ops of the suite's graphs (of so many with --take). Prints by how much the decisions of ops differ in the
+mean: 0 if a policy decides alike for every op, at most 1. Next to it, by how much those of the same op differ between
+three seeds of the search for features, with devices renamed to agree best. A policy decides by the op if the latter is
+at most half of the former: else it follows the luck of that search. If it decides about both devices and priorities:
+how often a device is preferred together with a low or high priority, and how large these ops are (their time, or bytes
+of inputs and outputs if memory is the objective, over the largest of the graph); and for each graph the entropy of its
+ops' decisions about devices. The script prints means of these and draws OUT/actions-POLICY and OUT/entropies-POLICY,
 .svg and .png.
 """
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 PRIORITIES = ("low priority", "high priority")
-#: So far apart that no graph has the seed of another.
+#: Distance between seeds of one graph, so large that no graph has the seed of another.
 SEED_STEP = 1_000_003
 
 
@@ -51,7 +51,7 @@ def logits_for(policy: RegalPolicy, problem: Problem, seed: int) -> Logits:
 
 
 def choices_of(space: ActionSpace, logits: NDArray[np.float32]) -> list[Tensor]:
-    """Logarithms of the probabilities of what ops decide, [ops, levels] for each choice."""
+    """Log probabilities of the ops' decisions, [ops, levels] for each choice."""
     import torch
 
     of_ops = torch.from_numpy(logits[:, : sum(space.levels)])  # after them those of the elite bias
@@ -59,8 +59,8 @@ def choices_of(space: ActionSpace, logits: NDArray[np.float32]) -> list[Tensor]:
 
 
 def variation_between(space: ActionSpace, seeds: Sequence[Sequence[Tensor]]) -> float:
-    """Total variation between the probabilities of an op's action under a seed and their mean over the seeds, mean over
-    ops and choices. Devices of later seeds have the names by which they are closest to the first's."""
+    """Total variation between the probabilities of an op's action under a seed and their mean over the seeds, averaged
+    over ops and choices. Devices of later seeds are renamed to be closest to the first seed's."""
     import torch
 
     own = [[choice.exp() for choice in choices] for choices in seeds]
@@ -73,7 +73,7 @@ def variation_between(space: ActionSpace, seeds: Sequence[Sequence[Tensor]]) -> 
 
 
 def renamed(space: ActionSpace, choices: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """With the devices in every sequence: a mean and a variance of each come first."""
+    """Yield the choices with the devices in every order; the first choices are a mean and a variance per device."""
     if not space.placement_levels:
         yield list(choices)
         return
@@ -87,8 +87,8 @@ def distance(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
 
 
 def decisions(space: ActionSpace, actions: Int) -> tuple[Int, Int]:
-    """For each op the device whose affinity has the largest mean, or their number where means are equal, and whether
-    the mean of its priority is above one half."""
+    """The device of largest mean affinity per op, or the number of devices for a tie; and 1 where the mean of the op's
+    priority is above one half, else 0."""
     means = actions[:, : 2 * space.num_devices : 2]
     best = means.argmax(axis=1)
     alone = (means == means.max(axis=1, keepdims=True)).sum(axis=1) == 1
@@ -97,7 +97,7 @@ def decisions(space: ActionSpace, actions: Int) -> tuple[Int, Int]:
 
 
 def entropy(space: ActionSpace, actions: Int) -> float:
-    """In nats, of how often the ops of a graph take each combination of means and variances of their affinities."""
+    """Entropy in nats of the combinations of means and variances of affinities over the ops of a graph."""
     _, count = np.unique(actions[:, : 2 * space.num_devices], axis=0, return_counts=True)
     share = count / count.sum()
     return float(-(share * np.log(share)).sum())
@@ -114,9 +114,9 @@ def sizes(problem: Problem) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Gathered:
-    """variations, between_seeds, entropies: of each graph, the first two empty where an op's actions depend on
-    another's (A.8). share, size: percent of all ops and their mean size, [preference, priority]. max_entropy: that any
-    graph could have."""
+    """Figures of a suite. variations, between_seeds, entropies: by graph, the first two empty if an op's actions depend
+    on another's (A.8). share, size: percent of all ops and their mean size, [preference, priority]. max_entropy: the
+    most that any graph could have."""
 
     variations: list[float]
     between_seeds: list[float]

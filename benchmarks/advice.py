@@ -1,4 +1,4 @@
-"""What `placewright fit` advises for networks on GPUs: whether its first line is the fastest of all that was tried.
+"""Advice of `placewright fit` for networks on GPUs, and whether its first line is the fastest of all that was tried.
 
 Prints a table; the networks hold no memory, so that any host can answer.
 """
@@ -92,7 +92,7 @@ NETWORKS = {"llama": llama, "gpt2": gpt, "resnet": resnet, "segmentation": segme
 
 
 def is_fastest(found: Alternatives) -> bool:
-    """Whether the first row is the fastest of all that fits and trains the same, or nothing of it fits."""
+    """True if the first row is the fastest setup that fits and trains the same, or there is no such setup."""
     same = [each for each in found.setups if each.fits and not each.changes]
     first = found.setups[0]
     if not same:

@@ -24,12 +24,12 @@ SOLVERS = {"random-search": "decode + simulate", "brkga": "BRKGA", "annealing": 
 #: Evaluations that take a few tenths of a second, and rounds.
 EVALUATIONS = {150: 20_000, 2_000: 1_500, 20_000: 200}
 ROUNDS = {150: 15, 2_000: 11, 20_000: 7}
-#: What two runs of one and the same package differ by on a machine that is not quite quiet.
+#: The most by which two runs of the same package differ on a machine that is not quite quiet.
 TARGET = "<= 1.03"
 
 
 class Package:
-    """A process with the package of a folder; without one, that of this interpreter. worker: the script beside this one
+    """A process with the package of a folder; without one, that of this interpreter. worker: the script of this folder
     that it runs, which answers each line with one."""
 
     def __init__(self, folder: Path | None, worker: str) -> None:
@@ -58,7 +58,8 @@ class Package:
 
 
 def seconds_of_both(packages: tuple[Package, Package], solver: str, num_ops: int, rounds: int) -> tuple[float, float]:
-    """Of the base and of the current package; says on stderr where their plans differ."""
+    """Processor seconds of many evaluations less those of one, with the base and with the current package; says on
+    stderr if their plans differ."""
     many = EVALUATIONS.get(num_ops, max(100, 3_000_000 // num_ops))
     taken: dict[tuple[Package, int], list[float]] = defaultdict(list)
     found: dict[tuple[Package, int], int] = {}
@@ -66,7 +67,7 @@ def seconds_of_both(packages: tuple[Package, Package], solver: str, num_ops: int
         in_turn = packages if number % 2 else packages[::-1]
         for evaluations, package in product((1, many), in_turn):
             seconds, found[package, evaluations] = package.plan(solver, num_ops, evaluations)
-            if number:  # the first round makes what is kept
+            if number:  # the first round fills caches
                 taken[package, evaluations].append(seconds)
     if len({found[package, many] for package in packages}) > 1:
         print(f"{solver}, {num_ops} ops: the plans of the two differ", file=sys.stderr)

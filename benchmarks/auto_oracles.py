@@ -1,18 +1,18 @@
-"""What `auto` would gain from knowing what a policy could learn: `python benchmarks/auto_oracles.py OUT [--cuts]`.
+"""Gain of `auto` from knowing what a policy could learn: `python benchmarks/auto_oracles.py OUT [--cuts]`.
 
 Plans some graphs of each suite with `auto` as it is and with `auto` that has other shares of its time for baselines,
 one baseline alone, other clusters or another share for a plan within limits, each with the same seconds of processor
-time and several seeds. The oracle knows of each graph the way whose mean over all seeds but one is least, and is judged
-by that one, each seed in turn; "one for all" is the way that is best over all other graphs. Prints by how much their
-steps are shorter than those of `auto` with the same seed, in percent: means with a 95% interval by graph, over the
-graphs that both plan within limits; and on how many graphs each keeps them.
+time and several seeds. The oracle knows for each graph the way whose mean over all seeds but one is least, and is
+judged by that one, each seed in turn; "one for all" is the way that is best over all other graphs. Prints by how much
+their steps are shorter than those of `auto` with the same seed, in percent: means with a 95% interval by graph, over
+the graphs that both plan within limits; and on how many graphs each keeps them.
 
---cuts: of large graphs, without limits, what the edges are worth that the plan of a long search cuts. Ops that its
-uncut edges join are a piece. Only the pieces are kept, not where they stand: each goes to the device with least to do,
-or where its first op finishes first, and the ops are dispatched, or inserted with a queue at each link. Beside it that
-plan itself, its devices with ops ordered anew, `auto` that begins with what came of the cuts, and `layers`.
+--cuts: the worth of the edges that the plan of a long search cuts, on large graphs without limits. Ops that its uncut
+edges join are a piece. Only the pieces are kept, not their devices: each goes to the device with least to do, or where
+its first op finishes first, and the ops are dispatched, or inserted with a queue at each link. Compared with that plan
+itself, its devices with ops ordered anew, `auto` that begins with the plan made of the cuts, and `layers`.
 
-OUT/rows.jsonl holds a row for each run; what is there is not run again.
+OUT/rows.jsonl holds a row for each run; runs with a row are not repeated.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ _FEASIBLE, _ANNEALING = (
     "placewright.search.auto._FEASIBILITY_SHARE",
     "placewright.search.metaheuristics.default_first.ScheduleAnnealing",
 )
-#: Seconds for whatever has to be made.
+#: A limit in seconds that no method reaches.
 ENOUGH = 1e6
-#: Of the large graphs, ops of those that are made, and real networks by the set that holds them.
+#: The large graphs: numbers of ops of those that are made, and real networks by the set that holds them.
 SIZES = (5_000, 50_000)
 REAL = {
     "real-networks": ("gnmt4-training", "gnmt8-training"),
@@ -78,7 +78,7 @@ Row = dict[str, Any]
 
 
 def ways(has_limits: bool) -> dict[str, Mapping[str, Any]]:
-    """Names, and what takes the place of what in `auto`."""
+    """Variants of `auto` by name: the new value of each attribute that they replace."""
     found: dict[str, Mapping[str, Any]] = {"auto": {}}
     found |= {f"{share:.0%} for baselines": {_SHARE: share} for share in (0.1, 0.25, 0.75)}
     found |= {f"{each.name} alone": {_BASELINES: alone(each)} for each in BASELINES if each.name in ALONE}
@@ -96,8 +96,8 @@ def alone(baseline: Baseline) -> Callable[..., list[Result]]:
 def planned(
     problem: Problem, seconds: float, seed: int = 0, way: Mapping[str, Any] | None = None, method: Method | None = None
 ) -> tuple[Result, float]:
-    """By `auto` unless another method is given; and the processor time, which other work on the machine takes none
-    of."""
+    """The result of `auto`, or of `method` if given, and its processor time in s. Processor time is its limit as well,
+    so that other work on the machine changes nothing."""
     assert problem.core.num_ops > 0  # made here, so that it is part of no method's time
     with ExitStack() as patches:
         for target, value in {"time.perf_counter": time.process_time, **(way or {})}.items():
@@ -109,7 +109,7 @@ def planned(
 
 @dataclass(frozen=True)
 class Rows:
-    """Of a file; what is missing there is made and written down."""
+    """The rows of a file; a missing one is made and appended."""
 
     path: Path
 
@@ -173,7 +173,7 @@ def interval(gains: Float) -> str:
 
 
 def large_graphs(arguments: argparse.Namespace) -> Iterator[tuple[Graph, str]]:
-    """With the machine that each is planned for."""
+    """The large graphs, each with the machine that it is planned for."""
     for size in arguments.sizes:
         yield transformer(size), "8xa100/nvlink"
         yield random_layers(size), "8xa100/nvlink"
@@ -190,7 +190,7 @@ def without_limits(graph: Graph, machine: str) -> Problem:
 
 
 def pieces(problem: Problem, device_of: Int) -> Int:
-    """[num ops] which piece each is of, in the order of their first ops; what must share a device is of one."""
+    """The piece of each op, [ops], numbered in the order of first ops; ops that must share a device are in one."""
     source, target, _ = edges_of(problem)
     uncut, first = device_of[source] == device_of[target], problem.groups[0]
     ends = np.concatenate([source[uncut], np.arange(len(first))]), np.concatenate([target[uncut], first])
@@ -199,7 +199,8 @@ def pieces(problem: Problem, device_of: Int) -> Int:
 
 
 def by_load(problem: Problem, piece: Int) -> Iterator[Int]:
-    """The largest piece first, and in the order of their first ops, each on the device with least to do."""
+    """Two placements, with the largest pieces first and in the order of first ops: each piece goes to the device with
+    least to do."""
     load = np.bincount(piece, problem.time_ns[problem.lowered.graph_op].mean(axis=1))
     for order in (np.argsort(-load, kind="stable"), np.arange(len(load))):
         device, busy = np.zeros(len(load), np.int64), [(0.0, each) for each in range(problem.core.num_devices)]
@@ -210,7 +211,7 @@ def by_load(problem: Problem, piece: Int) -> Iterator[Int]:
 
 
 def by_first_op(problem: Problem, piece: Int) -> Int:
-    """Each piece where its first op finishes first, in the order of bottom levels; links as if nobody shared them."""
+    """A placement of each piece where its first op finishes first, in bottom-level order, without queues at links."""
     lowered, link = problem.lowered, problem.machine.links[0][1]
     times, free = problem.time_ns[lowered.graph_op], np.zeros(problem.core.num_devices)
     late = link.latency_ns + lowered.transfer_bytes * link.inverse_bandwidth / 2**32
@@ -229,7 +230,7 @@ def by_first_op(problem: Problem, piece: Int) -> Int:
 
 
 class Known(Baseline):
-    """Placements that are given, their ops dispatched, and inserted where tensors queue at the links; or an order."""
+    """Given placements, each with a given order, or else with ops dispatched, and inserted with queues at the links."""
 
     name = "known"
 

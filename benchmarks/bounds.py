@@ -1,4 +1,4 @@
-"""How far the best of the baselines stands above the lower bounds: all of them, and the simple ones alone.
+"""Gap between the best of the baselines and the lower bounds: all of them, and the simple ones alone.
 
     python benchmarks/bounds.py GRAPHS DEVICES OBJECTIVE CONTROL [--every N]
 

@@ -1,4 +1,4 @@
-"""Graphs of modules as they run op by op, without an optimizer; the scripts beside it import this."""
+"""Graphs of modules as they run op by op, without an optimizer; other scripts of this folder import this."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from placewright.importers.torch.splitting.choices import choices, divided
 def captured_step(model: Any, args: Sequence[Any], *, training: bool) -> Graph:
     """One inference, or forward and backward, whose gradients are kept to the end.
 
-    What the module is called with is there from begin to end, as where the caller holds it.
+    The module's arguments stay in memory from begin to end, as if the caller held them.
     Raises InputError where PyTorch cannot trace the module.
     """
     return _step(trace_joint(model, args, {}, training=training, loss=None), type(model).__name__)
 
 
 def steps_in_parts(model: Any, args: Sequence[Any]) -> Iterator[tuple[str, int, Graph]]:
-    """The same of a training step with a stretch of ops in parts: which one, in how many, and the graph."""
+    """The training step with a stretch of ops in parts: the stretch, the number of parts, and the graph."""
     traced = trace_joint(model, args, {}, training=True, loss=None)
     for choice in choices(traced.graph, traced.inputs()):
         for count in choice.counts:

@@ -1,7 +1,7 @@
-"""What the default budget of `auto` takes: `python benchmarks/default_budget.py`, on a machine with nothing else to do.
+"""Time of the default budget of `auto`: `python benchmarks/default_budget.py`, on a machine with nothing else to do.
 
-Of the graphs of a set with --graphs. Processor time by size: of the problem (costs, lowering), the baselines, counting
-the budget, the search and all of `plan`; and what an evaluation and a unit of its work take, by which
+With --graphs, for the graphs of a set. Prints processor time by size: of the problem (costs, lowering), the baselines,
+counting the budget, the search and all of `plan`; and of an evaluation and a unit of its work, by which
 search/default_budget.py counts.
 """
 

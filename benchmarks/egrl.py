@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def missing_rows_made(arguments: argparse.Namespace, problems: dict[str, MemoryProblem]) -> list[Row]:
-    """The rows that were asked for, those on disk among them."""
+    """The rows that were asked for; those that are not on disk are made and appended."""
     path = arguments.out / "rows.jsonl"
     cut_row_removed(path)
     known = {row["run"]: row for row in whole_rows(path)}
@@ -87,19 +87,19 @@ def missing_rows_made(arguments: argparse.Namespace, problems: dict[str, MemoryP
 
 
 def whole_rows(path: Path) -> list[Row]:
-    """Without the last where a kill has cut it."""
+    """The rows of the file, without the last one if a kill has cut it."""
     return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
 
 
 def cut_row_removed(path: Path) -> None:
-    """So that what is written next begins a line."""
+    """Remove a last row that a kill has cut, so that the next one begins a line."""
     if path.exists():
         text = path.read_text()
         path.write_text(text[: text.rfind("\n") + 1])
 
 
 def run_name(arguments: argparse.Namespace, network: str, method: str, seed: int) -> str:
-    """All that decides a row."""
+    """A name that holds all that decides a row."""
     name = f"{arguments.chip.replace('/', '-')}-{network}-{method}-{arguments.evaluations}-seed{seed}"
     return f"{name}-{arguments.mode}-{arguments.gradient_steps:g}" if method in LEARNERS else name
 
@@ -134,7 +134,7 @@ def row_of(arguments: argparse.Namespace, problem: MemoryProblem, network: str, 
 
 
 def learner(method: Any, arguments: argparse.Namespace, checkpoint: Path, policies: Path, network: str) -> MapLearner:
-    """Whose policy is written at each stage of its training."""
+    """A learner whose policy is written at each stage of its training, except for `ea`."""
     mode: Mode = arguments.mode
 
     def keep(of: Egrl, environment: MemoryMapEnvironment) -> None:

@@ -1,4 +1,4 @@
-"""Which ops run again under a memory limit, to the optimum: a model after Moccasin (Bartan et al. 2023) for CP-SAT.
+"""Optimal reruns of ops under a memory limit: a CP-SAT model after Moccasin (Bartan et al. 2023).
 
 `fit.py` imports this.
 """
@@ -23,18 +23,18 @@ from placewright.problem.pieces import Pieces
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import CpModel
 
-#: As the core's search gives them: the op of each run, which of the pieces it makes are kept, as bits, all of a first
-#: run; and where the op is -1, the tensor that has left, with 0 kept, or begins to come back, with 1.
+#: Runs as the core's search gives them: the op of each; as bits, which of the pieces it makes are kept (all of a first
+#: run's); and where the op is -1, a tensor: it has left if the bits are 0, and begins to return if they are 1.
 Runs = tuple[NDArray[np.int32], NDArray[np.uint64], NDArray[np.int32]]
 ALL_KEPT = 2**64 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExactRuns:
-    """Runs within the limit, None where none were found, and the time that none goes below.
+    """Runs within the limit, None if none were found, and a lower bound on their time.
 
-    bound_ns: of runs whose first ones are in the graph's order, no op more often than asked for; None where the limit
-    is too small for them.
+    bound_ns: for first runs in the graph's order and no op more often than asked for; None if the limit is too small
+    for any.
     """
 
     runs: Runs | None
@@ -63,7 +63,7 @@ def exact_rematerialization(problem: Problem, start: Runs | None, seconds: float
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """place: on the axis of all runs. is_there: 1 of a first run, whose number is 0."""
+    """A run of an op. place: on the axis of all runs. is_there: 1 for a first run, whose number is 0."""
 
     op: int
     number: int
@@ -72,11 +72,11 @@ class Run:
 
 
 class RerunModel:
-    """Every op but the last is followed by as many places as there may be later runs, so that these may come in any
-    number and order before the next first run. What is at one place only adds up.
+    """A CP-SAT model of reruns. As many places as there may be later runs follow every op but the last, so that these
+    may come in any number and order before the next first run. The memory of runs at one place adds up.
 
-    A copy of a piece lies from the run that made it to the last that reads it. Every run reads one copy of each piece
-    it needs.
+    A copy of a piece exists from the run that makes it to the last that reads it. Every run reads one copy of each
+    piece it needs.
     """
 
     def __init__(self, model: CpModel, pieces: Pieces, start: Runs | None, runs_per_op: int) -> None:
@@ -92,9 +92,9 @@ class RerunModel:
         self.end: int = pieces.num_ops * self.stride
         self.runs = [list(self._runs(op)) for op in range(pieces.num_ops)]
         self.held: list[tuple[Expression, int]] = []
-        #: By piece, one per run of its maker: the first place where the copy is no more.
+        #: By piece, one per run of its maker: the first place where the copy no longer exists.
         self.ends: dict[int, list[Expression]] = {}
-        #: By piece: the reading run, by op and number, which copy, and whether it does.
+        #: By piece: op and number of a reading run, the copy, and 1 if the run reads that copy.
         self.choices: dict[int, list[tuple[int, int, int, Expression]]] = defaultdict(list)
         for piece in np.flatnonzero(pieces.bytes).tolist():
             self._add_piece(piece)
@@ -109,7 +109,7 @@ class RerunModel:
         return (op + 1) * self.stride - 1
 
     def _last_before(self, op: int) -> int:
-        """The last op before whose first run another may run again."""
+        """The last op before whose first run `op` may run again."""
         return min(int(self.pieces.again_before[op]), self.pieces.num_ops - 1)
 
     def _runs(self, op: int) -> Iterator[Run]:
@@ -147,7 +147,7 @@ class RerunModel:
                         self.model.add(made.place < run.place).only_enforce_if(is_read)
 
     def solve(self, at_least: int, seconds: float) -> ExactRuns:
-        """at_least: a bound on the time, in ns."""
+        """The best runs found in so many seconds. at_least: a lower bound on the time, in ns."""
         from ortools.sat.python.cp_model import FEASIBLE, INFEASIBLE, OPTIMAL
 
         from placewright.lab.peers.cp_sat.running import Limits, complete_hint, solver_within
@@ -204,7 +204,8 @@ class RerunModel:
         return int((lowered.storage[begin:piece] == np.arange(begin, piece)).sum())
 
     def runs_of(self, value: Value) -> Runs:
-        """Of copies that lie at once those stay that are read longer: what comes later is read instead."""
+        """The runs of a solution. A later copy of a piece is kept only if it is read longer than all earlier copies;
+        else these are read instead."""
         places = {
             (op, number): value(run.place)
             for op, runs in enumerate(self.runs)

@@ -1,10 +1,10 @@
 """The best rule for a policy's place, found on training graphs: `python benchmarks/find_rule.py NAME --task TASK`.
 
 A rule makes priorities and affinities straight from the features that a policy sees (learning/rule/rule.py), and a
-learned policy that is no better than the best of them has learned nothing more. For --take of the training graphs,
-percent over uniform BRKGA with as many evaluations: --candidates rules, drawn at random and among them those that were
-found by hand, are tried on few graphs, one in four of them on four times as many, until all graphs are used
-(halving.py). The best is written to --out as NAME.toml, which `rule` uses under that name.
+learned policy that is no better than the best of them has learned nothing more. Gains are percent over uniform BRKGA
+with as many evaluations, on --take of the training graphs. The --candidates rules, random ones and some found by hand,
+are tried on few graphs, one in four of them on four times as many, until all graphs are used (halving.py). The best is
+written to --out as NAME.toml, which `rule` uses under that name.
 
     python benchmarks/find_rule.py rule-runtime-synthetic --task synthetic
     python benchmarks/find_rule.py rule-runtime-synthetic-signal --task synthetic --control signal
@@ -52,12 +52,12 @@ HERE = Path(__file__).parent
 OUT = HERE.parent / "src" / "placewright" / "lab" / "learning" / "rule" / "found"
 TRAINING_SEED, MAX_OPS = 1, 1500
 Part = Literal["both", "placement", "scheduling"]
-#: More zeros than anything else: a rule is short.
+#: Weights to draw from, mostly zeros, so that rules are short.
 WEIGHTS = (-2, -1, 0, 0, 0, 1, 2)
 
 
 class Trial:
-    """Training problems, with what uniform BRKGA reaches on each and what its features say."""
+    """Training problems, each with the result of uniform BRKGA and with its features."""
 
     def __init__(self, graphs: Sequence[Graph], like: RuleConfiguration, evaluations: int) -> None:
         self._graphs, self._like, self._evaluations = graphs, like, evaluations
@@ -74,7 +74,7 @@ class Trial:
         return problem, uniform.best_objective, context_of(problem, index, own.decoder, with_affinities=True)
 
     def gain(self, rule: RuleConfiguration, index: int) -> float:
-        """% over uniform BRKGA, with the paper's decoder, of the search that the rule guides."""
+        """Gain of the search that the rule guides over uniform BRKGA with the paper's decoder, in percent."""
         problem, reference, context = self._problem(index)
         proposal = rule.action_space.proposal(problem, rule_actions(rule, context.features), context.fixed_op)
         kept = [problem.core.encode(*problem.core.decode(context.keys, rule.decoder), rule.decoder)]
@@ -86,7 +86,7 @@ class Trial:
 def candidates(
     like: RuleConfiguration, count: int, draw: random.Random, part: Part = "both"
 ) -> list[RuleConfiguration]:
-    """Those found by hand, then random ones; of them those that decide about nothing but `part`."""
+    """Rules found by hand, then random ones, `count` of those that decide about nothing but `part`."""
     return list(islice((each for each in chain(by_hand(like), _drawn(like, draw)) if _is_of(part, each)), count))
 
 
@@ -97,8 +97,8 @@ def _is_of(part: Part, rule: RuleConfiguration) -> bool:
 
 
 def by_hand(like: RuleConfiguration) -> list[RuleConfiguration]:
-    """What the expert of imitation begins with, for each kind of affinity; and long ops, and those after long ones,
-    last, with little certainty."""
+    """Rules found by hand: what the expert of imitation begins with, for each kind of affinity; and for step time, long
+    ops, and ops after long ones, last, with little certainty."""
     first = 7 if like.decoder == "paper" else SCHEDULING_LEVELS - 1
     falling: dict[str, Any] = {"weights": {"position": 1}, "first_level": first, "last_level": 0, "variance_level": 0}
     sure = range(num_kinds(like.objective))
@@ -146,7 +146,7 @@ def training_graphs(task: str, take: int, max_ops: int, control: ControlMode) ->
 
 
 def document(best: Scored[RuleConfiguration], command: str) -> str:
-    """TOML: what the rule says beyond defaults, and how it was found."""
+    """TOML with the rule's settings that differ from defaults, and how it was found."""
     said = {
         each.name: value
         for each in fields(RuleConfiguration)
@@ -208,7 +208,7 @@ def main() -> None:
 
 
 def told(arguments: argparse.Namespace) -> str:
-    """The options that are not as by default, except where files are."""
+    """The options that differ from their defaults, except `name` and `out`."""
     plain = parser()
     said = {
         name: value

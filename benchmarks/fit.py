@@ -1,4 +1,4 @@
-"""What running ops again costs under memory limits: training steps of the zoo, on one device or several.
+"""Cost of running ops again under memory limits, for training steps of the zoo on one device or several.
 
     python benchmarks/fit.py                       all 30 networks; rows that there are already are kept
     python benchmarks/fit.py --networks resnet50   these
@@ -67,11 +67,11 @@ from placewright.support.errors import InputError
 OUT = Path(__file__).parent / "results" / "fit"
 SHARES, SHARES_WITH_MOVES, SHARES_ON_SEVERAL = (0.5, 0.4, 0.3), (0.5, 0.4, 0.25), (0.7, 0.5, 0.3)
 DEVICE = "a100"
-#: What share of the time for their bytes ops take that are fused, as in `placewright.fit`.
+#: Share of the time for their bytes that fused ops take, as in `placewright.fit`.
 FUSED_SHARE = 0.02
-#: Llamas of so many words, which --networks can name beside the zoo's.
+#: Vocabulary sizes of Llamas that --networks can name in addition to the zoo's networks.
 VOCABULARIES = {f"llama_{thousands}k": thousands * 1000 for thousands in (32, 128, 256)}
-#: On which settings were chosen; the table tells them from the others.
+#: Networks on which settings were chosen; the table marks them.
 TUNED_ON = ("resnet50", "densenet121", "gpt2_small", "unet", "inception_v3", "swin_tiny")
 NETWORKS = (
     *TUNED_ON,
@@ -93,9 +93,9 @@ NETWORKS = (
 class Row:
     """One network under one limit.
 
-    extra, least: of the time without a limit, the plan's and the proven least; None where nothing fits, as proven or as
-    far as was found, and where nothing is proven. floor: the least share of the peak that is not ruled out. The same as
-    extra: once, where each op runs once, on several devices; accumulated, where the batch is taken in several passes.
+    extra, least: extra time of the plan and the proven least, over the time without a limit; None if no plan that fits
+    was found, and if nothing is proven. floor: the least share of the peak that is not ruled out. once, accumulated:
+    like extra, if each op runs once on several devices, and if the batch is split into several passes.
     """
 
     network: str
@@ -113,7 +113,7 @@ class Row:
 
 
 class _Vocabulary(torch.nn.Module):
-    """A Llama of 8 layers of 512 with so many words, and its loss."""
+    """A Llama of 8 layers of 512 with a vocabulary of so many words, and its loss."""
 
     def __init__(self, words: int) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class _Vocabulary(torch.nn.Module):
 
 
 def network_of(name: str) -> tuple[torch.nn.Module, Sequence[Any]]:
-    """One of the zoo, or a Llama by its vocabulary, with what a step calls it with."""
+    """A network of the zoo, or a Llama by its vocabulary, and the arguments of a step."""
     if name in VOCABULARIES:
         with torch.device("meta"):
             return _Vocabulary(VOCABULARIES[name]), (torch.zeros(1, 2048, dtype=torch.long),)
@@ -147,7 +147,7 @@ class _Captured(BaseException):
 
 
 def compiled_step(name: str) -> tuple[Graph, list[str]]:
-    """The step as Inductor gets it, with the times of `placewright.fit`, and what runs once."""
+    """The step as Inductor gets it, with the times of `placewright.fit`, and, as `keep` takes them, ops to run once."""
     model, arguments = network_of(name)
     joints = []
 
@@ -216,7 +216,7 @@ def table_on_several(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def rows_of(name: str, *, moves: bool = False, fused: bool = False) -> Iterator[Row]:
-    """moves: whether tensors may be moved to the host. fused: whether the step is as Inductor gets it."""
+    """Rows by limit. moves: whether tensors may move to the host. fused: whether the step is as Inductor gets it."""
     graph, once = compiled_step(name) if fused else (training_step(name), [])
     plan = partial(placewright.plan, graph, DEVICE, keep=once if moves else [*once, "move:*"])
     whole = plan(solver="input-order")
@@ -290,8 +290,8 @@ def accumulated(model: torch.nn.Module, arguments: Sequence[Any], once: Metrics)
 
 
 def exact_words(name: str, share: float, seconds: float) -> str:
-    """What CP-SAT makes in that time of the best runs of two seeds with ten times the default budget, first runs in the
-    captured order."""
+    """CP-SAT's result in words: it improves for so many seconds the best runs of two seeds with ten times the default
+    budget, first runs in the captured order."""
     problem = make_problem(training_step(name), load_machine(DEVICE))
     whole = measure(problem, in_order(problem))
     limit = int(share * whole.peak_memory_bytes)
@@ -332,7 +332,7 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _mean(rows: Sequence[Row]) -> str:
-    """Over those that fit."""
+    """Mean extra time over the rows that fit, in words."""
     extras = [row.extra for row in rows if row.extra is not None]
     if not extras:
         return ""

@@ -49,9 +49,9 @@ from placewright.lab.datasets.zoo.libraries import import_torchvision
 
 Network = tuple[nn.Module, tuple[torch.Tensor, ...]]
 MIB = 2**20
-#: Shares of eager's peak, those first that say most.
+#: Shares of eager's peak, the most telling first.
 LIMITS = (0.5, 0.7, 0.4)
-#: How plans keep a limit, and what is kept as it is otherwise.
+#: Suffixes of a way's name, and the `keep` patterns of its plans.
 KEPT: dict[str, tuple[str, ...]] = {"": (), ", nothing moved": ("move:*",)}
 BUDGETS = (1.0, 0.5, 0.1, 0.3, 0.0)
 LISTS = (nn.Sequential, nn.ModuleList)
@@ -86,7 +86,7 @@ def pictures(name: str, batch: int, *, small: bool) -> Network:
 
 
 def gpt2(*, small: bool) -> Network:
-    """GPT-2 with 12 layers of 768 and no dropout, whose numbers Inductor would draw otherwise; 8 texts of 512."""
+    """GPT-2 with 12 layers of 768, without dropout, as Inductor would draw other numbers; 8 texts of 512 tokens."""
     import_torchvision()
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -112,7 +112,7 @@ def bert(*, small: bool) -> Network:
 
 
 def texts(words: int, batch: int, length: int) -> tuple[torch.Tensor, ...]:
-    """Random words, and others that are to be found."""
+    """Random words as inputs, and others as labels."""
     return torch.randint(words, (batch, length)), torch.randint(words, (batch, length))
 
 
@@ -139,7 +139,7 @@ TINY = {"two_layers": two_layers}
 
 
 def checkpointed(model: nn.Module) -> int:
-    """Has every block in the outermost lists of them run again in backward; returns how many there are.
+    """Makes every block in the outermost lists of blocks run again in backward; returns the number of blocks.
 
     A single layer is no block: some write into their input, which must not happen twice."""
     count = 0
@@ -155,7 +155,7 @@ def checkpointed(model: nn.Module) -> int:
 
 
 class Device:
-    """Where steps run, and how they are measured there."""
+    """The device where steps run, and measurements on it."""
 
     def __init__(self, name: str, lock: str | None) -> None:
         self.name = name
@@ -163,7 +163,7 @@ class Device:
         self._lock = lock
 
     def settle(self) -> None:
-        """Frees what is left of other ways."""
+        """Frees memory that earlier ways left."""
         gc.collect()
         if self.is_gpu:
             torch.cuda.synchronize()
@@ -175,8 +175,8 @@ class Device:
             torch.cuda.synchronize()
 
     def peak(self, step: Callable[[], Any]) -> tuple[int, int]:
-        """The most bytes that a step has in use beyond those from before: as the allocator gave them, and as they were
-        asked for, which is less where it cuts no block in two."""
+        """The most bytes that a step uses beyond those in use before: as the allocator gave them, and as requested,
+        which is less if it does not split a block."""
         if not self.is_gpu:
             return (allocated_peak(step),) * 2
         self.finish()
@@ -190,7 +190,7 @@ class Device:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """No other process measures meanwhile."""
+        """A context in which no other process measures."""
         if self._lock is None:
             yield
             return
@@ -201,8 +201,8 @@ class Device:
 
 @dataclass
 class Steps:
-    """What steps took: bytes of the allocator and those asked for, ms of the median and of the quickest, and the
-    gradients of one, on the host."""
+    """Measurements of steps: peak bytes as the allocator gave them and as requested, ms of the median and of the
+    quickest step, and the gradients of one, on the host."""
 
     measured: int
     requested: int
@@ -212,7 +212,7 @@ class Steps:
 
 
 def measured_steps(device: Device, model: nn.Module, args: Sequence[torch.Tensor], call: Callable[[], Any]) -> Steps:
-    """Three steps to warm up, one whose memory is counted, and as many as take a second, five at the least."""
+    """Measures steps: three to warm up, one for memory, and a second of timed ones, at least 5 and at most 50."""
 
     def step() -> None:
         model.zero_grad(set_to_none=True)
@@ -251,15 +251,16 @@ class Measuring:
         self.facts = {"gpu": torch.cuda.get_device_name() if self.device.is_gpu else None, "torch": torch.__version__}
         self.base = 0
         self.expected: list[torch.Tensor] = []
-        #: By sort of way, what the last one took.
+        #: By sort of way, the seconds that the last one took.
         self._took: dict[str, float] = {}
 
     def model(self) -> nn.Module:
-        """A copy to be changed, where it runs."""
+        """A copy on the device that may be changed."""
         return copy.deepcopy(self.original).to(self.device.name)
 
     def row(self, way: str, make: Callable[[], dict[str, Any]]) -> None:
-        """Adds one row, and what went wrong where something did."""
+        """Adds the row of a way, with the error if there was one; skips it if the last of its sort took more time than
+        is left."""
         sort, left = way.split()[0], self.until - time.time()
         if left < self._took.get(sort, 0.0):
             self._add({"way": way, "skipped": f"{left:.0f} s were left, and the last such row took more"})
@@ -294,7 +295,7 @@ class Measuring:
         }
 
     def eager(self) -> dict[str, Any]:
-        """The module itself; what others are compared with."""
+        """The module itself, with which the other ways are compared."""
         model = self.model()
         first = measured_steps(self.device, model, self.args, lambda: model(*self.args).backward())
         self.base, self.expected = first.measured, first.gradients
@@ -312,7 +313,7 @@ class Measuring:
         )
 
     def planned(self, times: Path, share: float | None, keep: Sequence[str] = ()) -> dict[str, Any]:
-        """The own executor, within a share of what eager takes. times: a file of op times, made by the first one."""
+        """The own executor, within a share of what eager takes. times: a file of op times, made by the first call."""
         began = time.time()
         model, limit = self.model(), None if share is None else int(share * self.base)
         options: dict[str, Any] = {"devices": self.device.name if self.device.is_gpu else "cpu:0", "training": True}
@@ -387,7 +388,7 @@ class Measuring:
 def compiled_ways(
     limits: Sequence[float], budgets: Sequence[float]
 ) -> Iterator[tuple[str, float | None, float | None, Sequence[str]]]:
-    """Name, limit, budget and what is kept of each way to compile: first a limit and a budget, then others in turn."""
+    """Name, limit, budget and `keep` patterns of each way to compile, limits and budgets alternating."""
     longer = max(len(limits), len(budgets))
     for number in range(longer):
         if number < len(limits):
@@ -398,7 +399,7 @@ def compiled_ways(
 
 
 def ways_of(stage: str, arguments: argparse.Namespace) -> list[str]:
-    """The rows of a stage, as they are named."""
+    """The names of a stage's rows."""
     if stage == "own":
         planned = [f"planned {share}{ways}" for share in arguments.limits for ways in KEPT]
         return ["eager", "checkpointed", *planned, "planned without a limit"]
@@ -448,7 +449,7 @@ class Job:
 
 
 def measure_all(arguments: argparse.Namespace) -> None:
-    """A process per network and stage, some at once, within the seconds of each and of all."""
+    """Measures each network and stage in a process of its own, some at once, within the seconds of each and of all."""
     end = time.time() + arguments.total
     waiting = [(name, "own") for name in arguments.networks]
     waiting += [(name, "inductor") for name in arguments.networks if name in arguments.compiled]
@@ -487,7 +488,7 @@ def started(arguments: argparse.Namespace, name: str, stage: str, until: float, 
 
 
 def skip(arguments: argparse.Namespace, name: str, stage: str, why: str) -> None:
-    """Says of all rows of a stage that are not there why they are not."""
+    """Adds the missing rows of a stage, which say why they are skipped."""
     rows = [json.loads(line) for line in arguments.out.read_text().splitlines()] if arguments.out.exists() else []
     there = {(row.get("network"), row.get("way")) for row in rows}
     for way in ways_of(stage, arguments):
@@ -496,7 +497,7 @@ def skip(arguments: argparse.Namespace, name: str, stage: str, why: str) -> None
 
 
 def measure_links(arguments: argparse.Namespace) -> None:
-    """Copies between pinned memory and the GPU by size, alone and beside matrix products, and waits for events."""
+    """Measures copies between pinned memory and the GPU by size, alone and during matrix products, and events."""
     device = Device(arguments.device, None)
     streams: Any = torch.cuda if device.is_gpu else torch.cpu
     sizes = [MIB // 16, MIB] if arguments.small else [MIB * each for each in (1, 4, 16, 64, 256)]
@@ -522,7 +523,7 @@ def measure_links(arguments: argparse.Namespace) -> None:
     for size in sizes:
         host = [torch.empty(size, dtype=torch.uint8, pin_memory=device.is_gpu) for _ in range(2)]
         there = [torch.empty(size, dtype=torch.uint8, device=device.name) for _ in range(2)]
-        # At least 10 copies, and 2 GiB for small ones.
+        # 2 GiB in all, but at least 10 and at most 500 copies.
         count = 2 if arguments.small else max(10, min(500, 2 * 1024 * MIB // size))
 
         def copies(ways: Sequence[str], host: Any = host, there: Any = there, count: int = count) -> None:
@@ -555,7 +556,7 @@ def measure_links(arguments: argparse.Namespace) -> None:
 def copies_beside(
     streams: Any, device: Device, products: Callable[[], None], copies: Callable[[], None], used: Sequence[Any]
 ) -> tuple[float, float]:
-    """Seconds until copies have ended that begin while products run, and until these have ended."""
+    """Seconds until copies that begin while products run have ended, and until the products have ended as well."""
     device.finish()
     began = time.perf_counter()
     products()
@@ -574,13 +575,13 @@ def copies_beside(
 
 
 def event_times(streams: Any, device: Device, count: int) -> dict[str, float]:
-    """Of events in us: what recording and waiting for one takes the host, what a wait between two streams takes the
-    GPU beyond the kernels themselves, and what the host waits for one that has happened."""
+    """Times of events in us: of a kernel without and with a hand-over to another stream, and of the host to record one
+    and let a stream wait for it, to wait for one that has happened, and for one behind a kernel."""
     pair = (streams.Stream(), streams.Stream())
     x = torch.zeros(1, device=device.name)
 
     def kernels(hand_over: bool) -> float:
-        """Small kernels in turn on two streams, or on one."""
+        """Seconds of `count` small kernels, alternating between two streams or on one."""
         device.finish()
         began = time.perf_counter()
         for number in range(count):

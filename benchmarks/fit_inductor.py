@@ -1,4 +1,4 @@
-"""Peak memory and time of training steps that Inductor compiles within a limit, beside eager and `torch.compile`.
+"""Peak memory and time of training steps that Inductor compiles within a limit, against eager and `torch.compile`.
 
     python benchmarks/fit_inductor.py                               all of fit_inductor.toml within half of eager's
     python benchmarks/fit_inductor.py residual_cnn --limits .4      this one
@@ -51,19 +51,19 @@ from placewright.lab.datasets.zoo.objectives import supervised
 Network = tuple[nn.Module, tuple[Any, ...], dict[str, Any]]
 LIST = Path(__file__).with_suffix(".toml")
 BUDGETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-#: Those that --lowest goes through, from above.
+#: Shares that --lowest chooses from, from above.
 LOWER = (0.5, 0.45, 0.4, 0.35, 0.3, 0.25, 0.2)
-#: How many steps are timed at the least, and for how long.
+#: The least number of rounds of timed steps, and the least seconds that they take.
 _ROUNDS, _MEASURED_S = 5, 4.0
 _SEED = 7
 _SIZES = tuple(Sizes.__dataclass_fields__)
-#: Behind a limit: that ops may run in parts, by Inductor or the own executor.
+#: Suffixes of a limit: ops may run in parts, by Inductor or the own executor.
 PARTS, OWN_PARTS = "in parts", "in parts, own executor"
 KEPT, OVER, REFUSED, FAILED = "kept", "over", "refused", "failed"
 
 
 class Block(nn.Module):
-    """Two convolutions beside a shortcut."""
+    """Two convolutions and a shortcut."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ def lstm() -> Network:
 
 
 def gpt2() -> Network:
-    """GPT-2 with 4 layers of 256 and no dropout, whose numbers eager would draw otherwise; 4 texts of 256 tokens."""
+    """GPT-2 with 4 layers of 256, without dropout, as eager would draw other numbers; 4 texts of 256 tokens."""
     import_torchvision()
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -184,7 +184,7 @@ class WithLoss(nn.Module):
 
 
 def library_entry(name: str, said: Mapping[str, Any]) -> Entry:
-    """A network of a library, with what the list says."""
+    """The entry of a library's network, with settings and sizes of the list."""
     settings = {each.label: each.settings for each in entries()}.get(name, {}) | said.get("settings", {})
     library, _, own = name.partition("/")
     sizes = Sizes(**{size: said[size] for size in _SIZES if size in said})
@@ -207,7 +207,7 @@ def network_of(name: str) -> Network:
 
 
 class Way:
-    """A copy of a network whose steps are made in one way. compiled: what makes a callable of it, called once here.
+    """A copy of a network that makes its steps in one way. compiled: makes a callable of the copy, called once here.
 
     Attributes
     ----------
@@ -226,24 +226,24 @@ class Way:
         self.step()
 
     def step(self, measure: Callable[[Callable[[], None]], Any] = lambda call: call(), seed: int = _SEED) -> Any:
-        """Forward and backward, after which the gradients are there; what `measure` makes of it."""
+        """Run forward and backward, which set the gradients; return what `measure` returns for them."""
         self.module.zero_grad()
         seed_all(seed)
         return measure(self._pass)
 
     def _pass(self) -> None:
         loss = self.call(*self._args, **self._kwargs)
-        if loss.requires_grad:  # the own executor has done it
+        if loss.requires_grad:  # else the own executor has done it
             loss.backward()
 
     def peaks(self) -> tuple[int, int]:
-        """Bytes by the allocator and of the process, with what is there before a step."""
+        """Peak bytes of a step by the allocator and of the process, parameters, buffers and arguments included."""
         given = (leaf for leaf in tree_leaves((self._args, self._kwargs)) if isinstance(leaf, torch.Tensor))
         held = sum(tensor.nbytes for tensor in (*self.module.parameters(), *self.module.buffers(), *given))
         return held + self.step(allocated_peak), held + self.step(process_peak)
 
     def gradients(self, seed: int = _SEED) -> list[torch.Tensor]:
-        """Of all parameters."""
+        """Gradients of all parameters after a step, zeros for those without."""
         self.step(seed=seed)
         return [torch.zeros_like(each) if each.grad is None else each.grad.clone() for each in self.module.parameters()]
 
@@ -260,7 +260,7 @@ def _processor_time(call: Callable[[], None]) -> float:
 
 
 def in_turn(ways: Sequence[Way]) -> list[float]:
-    """Seconds of a step of each way, the least of several."""
+    """Processor seconds of a step of each way: the least of several, in which the ways take turns."""
     rounds: list[list[float]] = []
     while len(rounds) < _ROUNDS or sum(map(sum, rounds)) < _MEASURED_S:
         rounds.append([way.step(_processor_time) for way in ways])
@@ -268,7 +268,7 @@ def in_turn(ways: Sequence[Way]) -> list[float]:
 
 
 def difference(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> float:
-    """The largest difference of a number, by the largest of the others."""
+    """The largest difference of two numbers, over the largest of the others."""
     largest = max(float(each.abs().max()) for each in others)
     return max(float((one - other).abs().max()) for one, other in zip(some, others, strict=True)) / (largest or 1.0)
 
@@ -282,7 +282,7 @@ def within(limit: int, backend: str = "inductor", *, split: bool = False) -> Cal
 
 
 def limit_row(network: Network, share: float, backend: str, *, split: bool) -> dict[str, Any]:
-    """One network within one limit, beside eager and what `torch.compile` makes of it."""
+    """The row of one network within one limit, compared with eager and with `torch.compile`."""
     eager, compiled = Way(network), Way(network, default)
     (base, process), (compiled_bytes, _) = eager.peaks(), compiled.peaks()
     held = 2 * sum(each.nbytes for each in eager.module.parameters())
@@ -296,7 +296,7 @@ def limit_row(network: Network, share: float, backend: str, *, split: bool) -> d
         return row | seconds | {"verdict": REFUSED, "detail": str(error).splitlines()[0]}
     taken, whole = fitted.peaks()
     eager_s, compiled_s, fitted_s = in_turn((eager, compiled, fitted))
-    # Where eager draws random numbers Inductor draws others, and as many in both of its ways.
+    # If eager draws random numbers, Inductor draws others, the same with and without a limit.
     draws = backend == "inductor" and difference(eager.gradients(_SEED + 1), eager.gradients()) > 0
     expected = (compiled if draws else eager).gradients()
     off = difference(fitted.gradients(), expected)
@@ -321,7 +321,7 @@ def limit_row(network: Network, share: float, backend: str, *, split: bool) -> d
 
 
 def lowest_row(network: Network) -> dict[str, Any]:
-    """The lowest of LOWER that a network keeps, by bisection, and what it takes within each of PyTorch's budgets."""
+    """The lowest limit of LOWER that a network keeps, by bisection, and its peak within each of PyTorch's budgets."""
     base, _ = Way(network).peaks()
 
     def share(compiled: Callable[[nn.Module], Any]) -> float:
@@ -350,7 +350,7 @@ def lowest_row(network: Network) -> dict[str, Any]:
 
 @contextmanager
 def all_counts() -> Iterator[None]:
-    """Nothing comes from caches, and compilers are children of this process, so that their time counts."""
+    """A context without caches, with compilers as children of this process, so that their time counts."""
     with (
         torch._functorch.config.patch(enable_autograd_cache=False),
         torch._inductor.config.patch(fx_graph_cache=False, compile_threads=1),
@@ -359,7 +359,7 @@ def all_counts() -> Iterator[None]:
 
 
 def made(name: str, way: str) -> dict[str, Any]:
-    """A row of a network. way: "lowest", or a limit, and behind it whether ops may run in parts, by which backend."""
+    """A row of a network. way: "lowest", or a limit, after it PARTS or OWN_PARTS if ops may run in parts."""
     with all_counts():
         network = network_of(name)
         if way == "lowest":
@@ -369,7 +369,7 @@ def made(name: str, way: str) -> dict[str, Any]:
 
 
 def send_row(rows: Any, name: str, way: str) -> None:
-    """In a process of its own."""
+    """Make a row and send it; runs in a process of its own."""
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
     try:
@@ -380,7 +380,7 @@ def send_row(rows: Any, name: str, way: str) -> None:
 
 
 def row_of(name: str, way: str, seconds: int) -> dict[str, Any]:
-    """What a process found, or that it ended."""
+    """The row that a process of its own makes, or one that says how the process ended."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=send_row, args=(theirs, name, way))
@@ -393,7 +393,7 @@ def row_of(name: str, way: str, seconds: int) -> dict[str, Any]:
 
 
 def limits_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A line for each network and limit, those without one below, and what they are together."""
+    """A table line for each network and limit, below it those that were refused or failed, and the totals."""
     lines = [
         "| network | limit | eager, MiB | compiled | said | measured | process | over | runs again | tried "
         "| time over compiled | over eager | to compile, s | as planned, s | off |",
@@ -456,7 +456,7 @@ def lowest_table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def tables(rows: Sequence[Mapping[str, Any]]) -> str:
-    """All that there is."""
+    """The tables of all rows."""
     lowest = [row for row in rows if row["way"] == "lowest"]
     limits = [row for row in rows if row["way"] != "lowest"]
     parts = ([limits_table(limits)] if limits else []) + ([lowest_table(lowest)] if lowest else [])
@@ -483,14 +483,14 @@ def main() -> None:
         return
     if LIBRARY not in os.environ:
         with tempfile.TemporaryDirectory() as folder:
-            # What a process that ends leaves of Inductor's files goes with the folder.
+            # Files of Inductor that an ended process leaves are removed with the folder.
             environment = counting_environment(Path(folder)) | {"TMPDIR": folder}
             subprocess.run([sys.executable, __file__, *sys.argv[1:]], check=True, env=environment)
         return
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     import_libraries([library_entry(name, {}) for name in arguments.networks if name.partition("/")[0] in LIBRARIES])
-    # What PyTorch imports and finds out when it compiles first is no network's.
+    # What PyTorch imports and finds out at its first compilation must not count for any network.
     with all_counts():
         Way(network_of("two_layers"), default)
     suffixes = [f" {PARTS}", f" {OWN_PARTS}"] if arguments.split else [""]

@@ -1,4 +1,4 @@
-"""Training steps under memory limits, really run on the CPU by the own executor, beside the modules themselves.
+"""Training steps under memory limits, run on the CPU by the own executor, compared with the modules themselves.
 
     taskset -c 0 python benchmarks/fit_run.py                    all networks on one core; rows that there are are kept
     python benchmarks/fit_run.py --networks timm_resnet10t       of the zoo, or of a library
@@ -46,7 +46,7 @@ NETWORKS = (
     *("ghostnet", "mobilenet_v3_large", "regnet_x_400mf", "efficientnet_b0", "vit_small12", "googlenet", "bert_small"),
     *("edsr", "ddpm_cifar", "densenet121", "convnext_tiny", "mixer_s16"),
 )
-#: Of networks that library_steps.toml does not name and that cannot do with its sizes.
+#: Settings of networks that library_steps.toml does not name and that cannot use its sizes.
 OWN_SETTINGS = {"timm_pit_ti_224": {"input": (3, 224, 224)}}
 SHARES, BATCH = (0.5, 0.7, 0.9), 2
 MIB = 2**20
@@ -74,7 +74,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Network:
-    """A module, and what a step calls it with."""
+    """A module, and the arguments of a step."""
 
     model: torch.nn.Module
     args: Sequence[Any]
@@ -82,7 +82,7 @@ class Network:
 
 
 def network_of(name: str) -> Network:
-    """One of the zoo, or of a library."""
+    """A network of the zoo, or of a library."""
     if any(network.name == name for network in all_networks()):
         model, args = module_of(name, BATCH)
         return Network(model=model, args=args, kwargs={})
@@ -94,7 +94,7 @@ def network_of(name: str) -> Network:
 
 
 def row_of(name: str, shares: Sequence[float], steps: int) -> Row:
-    """Raises InputError where no plan is found for any of the shares."""
+    """The row of the first share for which a plan is found. Raises InputError if there is none."""
     found = network_of(name)
     model, args, kwargs = found.model, found.args, found.kwargs
     # All plans of a network have the same op times.
@@ -151,7 +151,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def table(found: Sequence[Row]) -> Iterator[str]:
-    """Markdown, in MiB; then how many rows are what they should be."""
+    """Markdown, with sizes in MiB; then a summary of how many rows are as they should be."""
     yield "| network | share | limit | planned | measured | eager | reruns | planned time | measured time | step |"
     yield "|---|" + "---:|" * 8 + "---|"
     for row in found:

@@ -49,7 +49,7 @@ NETWORKS = ("inception-v3", "transformer-xl2", "rnnlm2")
 VARIANTS = ("-without-noise", "-no-attention", "-no-superposition")
 PEERS = ("layer-wise", "m-etf", "annealed-placement", "shared-noise-placement", "auto", "post", "hdp")
 Row = dict[str, Any]
-#: Name of the part, network, evaluations, and what makes the method.
+#: Name of the part, network, evaluations, and a function that makes the method.
 Job = tuple[str, str, int, Callable[[], Method]]
 
 
@@ -69,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What the rows are made of. trainings: of the machine, by the end of their names, with as many steps as are asked
+    """All that the rows are made of. trainings: of the machine, by the end of their names, with as many steps as asked
     for."""
 
     out: Path
@@ -87,7 +87,7 @@ class Comparison:
         return self.alone().with_policy(self._policy(seed, variant, without))
 
     def _policy(self, seed: int, variant: str, without: str) -> GdpPolicy:
-        """Trained over all graphs but one; its training goes on where it was killed."""
+        """A policy trained over all graphs but `without`; a training that was killed goes on from there."""
         name = f"all{variant}" if not without else f"without-{without}{variant}"
         name += f"-seed-{seed}" if seed else ""
         data = self.out / "data" / (without or "all")
@@ -115,7 +115,7 @@ def main() -> None:
 
 
 def check_settings(arguments: argparse.Namespace) -> None:
-    """Rows of one folder are of the same networks, machine and budgets. Ends the script where they would not be."""
+    """Check that the rows of a folder are of the same networks, machine and budgets; else end the script."""
     path = arguments.out / "settings.json"
     names = ("networks", "machine", "evaluations", "steps", "fine_tune", "quick")
     asked = {name: getattr(arguments, name) for name in names} | {"networks": list(arguments.networks)}
@@ -160,7 +160,7 @@ def made_graph(name: str) -> Graph:
 
 
 def rows_of(comparison: Comparison, seed: int, held_out: Sequence[str]) -> list[Row]:
-    """All of one seed, those on disk among them."""
+    """All rows of one seed; those that are not on disk are made and appended."""
     path, rows = comparison.out / "rows.jsonl", []
     known = {(row["part"], row["network"], row["seed"]): row for row in whole_rows(path)}
 
@@ -176,7 +176,7 @@ def rows_of(comparison: Comparison, seed: int, held_out: Sequence[str]) -> list[
 
 
 def jobs_of(comparison: Comparison, seed: int, held_out: Sequence[str]) -> Iterator[Job]:
-    """What is cheap first; a training is only made when a row needs its policy."""
+    """The jobs of a seed, cheap ones first; a training is only made when a row needs its policy."""
     evaluations = comparison.evaluations
     pre_trained = partial(comparison.pre_trained, seed)
     at_once = comparison.alone().zero_shot_evaluations(next(iter(comparison.problems.values())))
@@ -240,7 +240,8 @@ def mean_ratio(rows: Sequence[Row], part: str, network: str) -> float | None:
 
 
 def reached(rows: Sequence[Row], part: str, goal: str, network: str) -> str:
-    """After how many evaluations; of several seeds the median. Nothing where there is no such row."""
+    """Evaluations until `part` is as good as `goal` ends: the lower median of the seeds that get there, "never" if half
+    or more do not, and "" without such rows."""
     counts = []
     for row in (row for row in rows if (row["part"], row["network"]) == (part, network)):
         ends = [r["step_time_ns"] for r in rows if (r["part"], r["network"], r["seed"]) == (goal, network, row["seed"])]

@@ -11,13 +11,13 @@ from typing import Generic, TypeVar
 import numpy as np
 
 Candidate = TypeVar("Candidate")
-#: Each round has so many times the graphs of the one before, and keeps one in so many candidates.
+#: Each round uses this many times the graphs of the round before, and keeps one in this many candidates.
 FACTOR = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scored(Generic[Candidate]):
-    """gains: in percent, of the first graphs."""
+    """A candidate with its gains on the first graphs, in percent."""
 
     candidate: Candidate
     gains: tuple[float, ...]
@@ -28,7 +28,7 @@ class Scored(Generic[Candidate]):
 
     @property
     def error(self) -> float:
-        """Standard error by graph; 0 of a single one."""
+        """Standard error over graphs; 0 for a single one."""
         return float(np.std(self.gains, ddof=1) / len(self.gains) ** 0.5) if len(self.gains) > 1 else 0.0
 
 
@@ -37,7 +37,7 @@ def halved(
 ) -> list[Scored[Candidate]]:
     """The candidates that were tried on all graphs, best first.
 
-    gain: of a candidate on the graph of that number, in percent. first: graphs of the first round.
+    gain: percent gained by a candidate on the graph of that number. first: number of graphs of the first round.
     """
     rivals = [Scored(candidate=candidate, gains=()) for candidate in candidates]
     reached = 0

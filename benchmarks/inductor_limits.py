@@ -14,7 +14,7 @@ the loss is given count, each memory once. Gradients, results and buffers are co
 Verdicts: held; over, where the allocator hands out more than the limit; over-outside, where it is not more without what
 a loss outside of the module takes by itself; refused, by placewright.InputError at the first call; late, the same at a
 later call; raised, by another exception; void, where eager or torch.compile's default raises; died and out of time.
-"wrong" beside them: a gradient, a result or a buffer that is not torch.compile's. Where the network draws numbers,
+"wrong" next to them: a gradient, a result or a buffer that is not torch.compile's. Where the network draws numbers,
 which other kernels draw in another order: a gradient that is not the slope of what the same step returns for one seed.
 """
 
@@ -165,7 +165,7 @@ def axis_of(kind: str) -> int:
 
 
 def layer(rng: random.Random, kind: str, before: int, after: int, same: bool = True) -> nn.Module:
-    """A linear layer or convolution. same: the shape beside the channels stays."""
+    """A linear layer or convolution. same: whether all of the shape but the channels stays."""
     bias = rng.random() < 0.6
     if kind in ("flat", "seq"):
         return nn.Linear(before, after, bias=bias)
@@ -441,7 +441,7 @@ def resized(rng: random.Random, kind: str, shape: Shape) -> nn.Module:
 
 
 def unet(rng: random.Random, kind: str, shape: Shape) -> nn.Module:
-    """Half the size, one layer, back, and a skip connection."""
+    """A block that halves the size, applies one layer and restores the size, with a skip connection."""
     width = width_of(kind, shape)
     mode = rng.choice(("nearest", "linear" if kind == "signal" else "bilinear"))
 
@@ -453,7 +453,7 @@ def unet(rng: random.Random, kind: str, shape: Shape) -> nn.Module:
 
 
 def folded(rng: random.Random, kind: str, shape: Shape) -> nn.Module:
-    """Between sequences, signals, pictures and rows."""
+    """A change of layout between sequences, signals, pictures and rows."""
     if kind == "image":
         return Do(lambda x: x.flatten(2).transpose(1, 2))
     if kind == "signal" or rng.random() < 0.5:
@@ -463,7 +463,7 @@ def folded(rng: random.Random, kind: str, shape: Shape) -> nn.Module:
 
 EVERY = ("flat", "seq", "signal", "image")
 Maker = Callable[[random.Random, str, Shape], nn.Module]
-#: By name: the kinds that a block takes, how often it is drawn, and what makes it.
+#: By name: the kinds that a block takes, its weight when blocks are drawn, and the function that makes it.
 BLOCKS: dict[str, tuple[tuple[str, ...], int, Maker]] = {
     "linear": (EVERY, 6, linear),
     "act": (EVERY, 5, act),
@@ -615,7 +615,7 @@ class Case:
         self.slope = 0.0
 
     def backward(self, results: Any) -> torch.Tensor:
-        """The rest of a training step, with the least that it can hold."""
+        """The loss after the rest of a training step, which holds as little as it can."""
         first, *others = results if isinstance(results, tuple) else (results,)
         loss: torch.Tensor = first
         if "given" in self.ways:
@@ -642,7 +642,7 @@ class Case:
         return sum(min(size, sum(views.values())) for size, views in by_memory.values())
 
     def draws(self) -> bool:
-        """Whether eager takes random numbers."""
+        """True if eager draws random numbers."""
         before, kept = torch.get_rng_state(), [each.detach().clone() for each in self._changed()]
         with torch.no_grad():
             self.network(*self.args)
@@ -654,7 +654,8 @@ class Case:
         return [*self.network.buffers(), *(self.args if "overwritten" in self.ways else ())]
 
     def _slope_off(self, call: Callable[..., Any]) -> float:
-        """How far the gradients are from what the loss changes by, with the same random numbers, relative to them."""
+        """Relative difference between the gradients and finite differences of the loss with the same random numbers:
+        the least over several step sizes."""
         kept = [each.detach().clone() for each in self._changed()]
 
         def loss(steps: float) -> float:
@@ -698,7 +699,7 @@ class Case:
         return named + [(f"argument {number}", each) for number, each in enumerate(self.args) if each.requires_grad]
 
     def run(self, call: Callable[..., Any]) -> tuple[int, dict[str, torch.Tensor]]:
-        """Bytes that a training step holds at most, and what it makes."""
+        """Peak bytes of a training step, and by name its results, gradients, buffers and arguments."""
         kept: dict[str, torch.Tensor] = {}
 
         def step(keeps: bool = False) -> None:
@@ -727,7 +728,7 @@ class Case:
 
 
 def random_text(seed: int) -> str:
-    """A network that eager runs. Tried until one is of a size that is worth measuring."""
+    """A random network that eager runs, the first of a size that is worth measuring. Raises ValueError after 200."""
     for number in range(200):
         rng = random.Random(1000 * seed + number)
         text = _drawn(rng)
@@ -779,7 +780,8 @@ def _unfolded(number: int) -> str:
 
 # ------------------------------------------------------------------------------------------------------------- measured
 def off_by(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> tuple[float, str]:
-    """The largest difference over the largest value of its tensor, and where. Of tiny tensors next to the largest."""
+    """The largest difference over the largest value of its tensor, and the tensor's name. For a tiny gradient, the
+    divisor is at least a thousandth of the largest gradient."""
     if missing := set(found) ^ set(wanted):
         return float("inf"), f"only one has {sorted(missing)[:3]}"
     largest = {name: float(each.abs().max()) if each.numel() else 0.0 for name, each in wanted.items()}
@@ -809,7 +811,7 @@ def compiled(case: Case, fitted: Any = None) -> tuple[int, dict[str, torch.Tenso
 def within(
     text: str, share: float | str, limit: int, wanted: dict[str, torch.Tensor], loose: float, default: Case
 ) -> Row:
-    """One limit. default: what torch.compile by default was measured with."""
+    """The row of one limit. default: the case with which torch.compile's default was measured."""
     case = Case(text)
     outside = Case(text).outside()
     row: Row = {"text": text, "share": share, "limit": limit}
@@ -843,7 +845,8 @@ def within(
 
 
 def rows_of(text: str, shares: Iterable[float]) -> Iterator[Row]:
-    """What is found about a network: a row of eager and torch.compile, then one for each limit."""
+    """The rows of a network: one of eager and torch.compile, one for each limit, and one for the limit that the first
+    refusal names."""
     loose = 0.05 if any(word in text for word in ("autocast", "lower")) else 2e-3
     try:
         case = Case(text)
@@ -888,7 +891,7 @@ def _work(text: str | None, seed: int | None, shares: Sequence[float], sending: 
 
 
 def measured(text: str | None, seed: int | None, shares: Sequence[float], timeout: float) -> Iterator[Row]:
-    """Rows of a network, from a process of its own. What it did not come to is told by one more row."""
+    """Rows of a network, from a process of its own. If it dies or runs out of time, one more row says so."""
     context = multiprocessing.get_context("fork")
     receiving, sending = context.Pipe(duplex=False)
     process = context.Process(target=_work, args=(text, seed, shares, sending))
@@ -918,7 +921,7 @@ def measured(text: str | None, seed: int | None, shares: Sequence[float], timeou
 
 # ----------------------------------------------------------------------------------------------------------- the table
 def shrink(text: str, shares: Sequence[float], timeout: float) -> Iterator[str]:
-    """Leaves out one word after the other as long as a row of the network keeps the worst verdict."""
+    """Yields smaller networks: leaves out one word after another as long as a row keeps the worst verdict."""
 
     def signs(each: str) -> set[str]:
         found = set()
@@ -1002,7 +1005,7 @@ def main() -> None:
     for text, seed in [] if arguments.table else work:
         if time.monotonic() - began > 60 * arguments.minutes:
             break
-        # A network is written at once, so that one which was interrupted is measured anew.
+        # All rows of a network are written at once, so that an interrupted one is measured anew.
         rows = list(measured(text, seed, arguments.shares, arguments.timeout))
         with arguments.output.open("a") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows)

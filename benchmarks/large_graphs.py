@@ -13,7 +13,7 @@ import numpy as np
 
 from placewright.graph import Graph, Op, Phase, Tensor
 
-#: Scheduled ops of one layer in one microbatch, about.
+#: Approximate number of scheduled ops of one layer in one microbatch.
 _OPS_PER_LAYER = 28
 _TOKENS, _HIDDEN, _HEADS = 512, 512, 8
 _BYTES = 2
@@ -35,7 +35,7 @@ class _Builder:
         return len(self.tensors) - 1
 
     def op(self, what: str, kind: str, inputs: Sequence[int], columns: int, *, rows: int = _TOKENS, **rest: Any) -> int:
-        """Adds an op named after the module and what it does; the tensor it makes."""
+        """Adds an op named after the module and what it does; returns the tensor it makes."""
         name = f"{self.module}.{what}" if self.module else what
         out = self.tensor(name, columns, rows=rows, alias_of=rest.pop("alias_of", None))
         self.ops.append(

@@ -15,7 +15,7 @@ from placewright.search.run.search_run import SearchRun
 
 
 def random_graph(num_ops: int, seed: int) -> Graph:
-    """Every op makes one tensor and reads up to three of the 200 before it."""
+    """A graph in which every op makes one tensor and reads up to three of the 200 before it."""
     draw = random.Random(seed)
     tensors = tuple(Tensor(name=f"t{index}", size_bytes=draw.randint(1, 100)) for index in range(num_ops))
     ops = tuple(

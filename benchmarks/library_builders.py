@@ -30,7 +30,7 @@ _CHANNELS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """How large the inputs of a network are, where its settings do not say. side: of pictures."""
+    """Sizes of a network's inputs, where its settings do not give them. side: of pictures."""
 
     batch: int = 2
     tokens: int = 16
@@ -87,7 +87,7 @@ def built(entry: Entry, seed: int, steps: int) -> Example:
 
 
 def import_libraries(listed: Sequence[Entry]) -> None:
-    """Before processes are forked, so that each finds them there."""
+    """Import the libraries; call this before processes are forked, so that each has them."""
     import_torchvision()
     for library in {each.library for each in listed}:
         importlib.import_module(library)
@@ -199,7 +199,7 @@ def _geometric(entry: Entry) -> tuple[nn.Module, Batch]:
 
 
 def _transformers(entry: Entry) -> tuple[nn.Module, Batch]:
-    """A model whose configuration is made small; `config` of the entry has the last word."""
+    """A model whose configuration is made small; `config` of the entry overrides it."""
     import transformers
 
     transformers.logging.set_verbosity_error()
@@ -236,7 +236,7 @@ def smaller(values: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, An
 
 
 def _inputs(make: Any, config: Any, entry: Entry) -> dict[str, Any]:
-    """What the class calls its main input, labels where it takes some, and what the entry says."""
+    """Inputs by name: the class's main input, labels or decoder ids if it needs them, and those of the entry."""
     settings, sizes = entry.settings, entry.sizes
     named = inspect.signature(make.forward).parameters
     found: dict[str, Any] = {}
@@ -275,7 +275,7 @@ def _number(config: Any, name: str, default: int) -> int:
 
 
 def labels_of(kind: str, config: Any, inputs: Mapping[str, Any], sizes: Sizes) -> Any:
-    """Labels for what a class of transformers is made for; None where they have another form in each class."""
+    """Labels for the task of a class of transformers; None for tasks in which each class has its own form of labels."""
     classes = _number(config, "num_labels", 2)
     if kind.endswith(("CausalLM", "MaskedLM", "LMHeadModel", "ForConditionalGeneration", "Seq2SeqLM")):
         tokens = inputs.get("input_ids")
@@ -294,7 +294,7 @@ def labels_of(kind: str, config: Any, inputs: Mapping[str, Any], sizes: Sizes) -
 def as_said(said: Any) -> Any:
     """An input as the list writes it: "floats 2 3 64 64", "words 2 16", "below 10 2", "ones 2 16", or a value itself.
 
-    "words 2 16 with 255 4" has token 255 in four places behind the first one, where an image stands.
+    "words 2 16 with 255 4" has token 255 in the four places after the first one, where an image goes.
     """
     if not isinstance(said, str):
         return torch.tensor(said) if isinstance(said, list) else copy.copy(said)

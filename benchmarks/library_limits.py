@@ -1,4 +1,4 @@
-"""A memory limit between the least that a training step can do with and its peak; `library_steps.py` imports this."""
+"""A memory limit between the least that a training step needs and its peak; `library_steps.py` imports this."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-#: No step needs more.
+#: Bytes that suffice for every step.
 _NO_LIMIT = 2**50
-#: Where between least and peak the limit lies; of the peak alone, where the least is not known.
+#: Position of the limit between least and peak; and its share of the peak, if the least is not known.
 _SHARE, _SHARE_OF_PEAK = 0.6, 0.75
 _MOST_GRAPHS = 4
 _UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -20,7 +20,7 @@ _SIZE = r"([\d.,]+) ?(B|KiB|MiB|GiB)\b"
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """Bytes. source: where `least` is from. probe_seconds: of the processor, to find it all out."""
+    """A limit between least and peak, in bytes. source: of `least`. probe_seconds: processor time to find them."""
 
     chosen: int
     peak: int
@@ -30,14 +30,14 @@ class Limit:
 
 
 def limit_of(fitted: Callable[[int], Any]) -> Limit:
-    """fitted: plans the step within so many bytes, and raises where that is refused."""
+    """The limit of a step. fitted: plans the step within so many bytes, and raises if that is refused."""
     began = time.process_time()
     peak = int(fitted(_NO_LIMIT).peak_bytes)
     least, source = _told_least(fitted, 1, peak), "told"
     if least is None:
         least, source = _tried_least(fitted, peak), "tried"
     chosen = _between(least, peak)
-    # The first refusal may be about the optimizer's step, or the first of several graphs.
+    # The first refusal may concern only the optimizer's step, or the first of several graphs.
     for _ in range(_MOST_GRAPHS):
         if (told := _told_least(fitted, chosen, peak)) is None:
             break
@@ -56,7 +56,7 @@ def _between(least: int | None, peak: int) -> int:
 
 
 def _told_least(fitted: Callable[[int], Any], limit: int, peak: int) -> int | None:
-    """What the refusal of a limit says that is needed; None where it is kept, or nothing is said."""
+    """Bytes that the refusal of a limit says are needed; None if the limit is kept, or the refusal does not say."""
     try:
         fitted(limit)
     except Exception as error:
@@ -71,14 +71,14 @@ def _told_least(fitted: Callable[[int], Any], limit: int, peak: int) -> int | No
 
 
 def _most(found: tuple[str, str]) -> int:
-    """The most bytes that a rounded number of units stands for."""
+    """The most bytes that a rounded number of units can mean."""
     number, unit = found[0].replace(",", ""), _UNITS[found[1]]
     half = 0.5 * 10.0 ** -len(number.partition(".")[2]) if unit > 1 else 0.0
     return math.ceil((float(number) + half) * unit)
 
 
 def _tried_least(fitted: Callable[[int], Any], peak: int) -> int | None:
-    """The least of three limits, by bisection, that is not refused."""
+    """The least of three limits, by bisection, that is not refused; None if all are."""
     low, high = 0, peak
     for _ in range(3):
         middle = (low + high) // 2
@@ -93,7 +93,7 @@ def _tried_least(fitted: Callable[[int], Any], peak: int) -> int | None:
 
 
 def refusal(error: BaseException | None) -> str | None:
-    """The first line of the error of placewright that it is, or that it comes from; None for all others."""
+    """The first line of the placewright error that `error` is or comes from; None for all others."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

@@ -1,4 +1,4 @@
-"""Processes of a network each and their file of rows; `library_steps.py` and `fit_inductor.py` import this."""
+"""Processes of one network each, and their file of rows; `library_steps.py` and `fit_inductor.py` import this."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-#: Of what a process has of its own.
+#: The most data memory of a process.
 _MAX_BYTES = 6 * 2**30
 
 
 def confine(seconds: int) -> None:
-    """This process to so many seconds of the processor, to its memory, and to one core, also where something asks for
-    as many threads as there are cores."""
+    """Limits this process to so many seconds of the processor, to _MAX_BYTES, and to one core, even if something asks
+    for as many threads as there are cores."""
     warnings.filterwarnings("ignore")
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[os.getpid() % len(cores)]})
@@ -30,7 +30,7 @@ def confine(seconds: int) -> None:
 def add_row(path: Path, row: Mapping[str, Any]) -> None:
     with path.open("ab+") as file:
         file.seek(0)
-        file.truncate(file.read().rfind(b"\n") + 1)  # What a kill left of a line.
+        file.truncate(file.read().rfind(b"\n") + 1)  # Drops a line that a kill has cut.
         file.write(json.dumps(row).encode() + b"\n")
 
 

@@ -1,4 +1,4 @@
-"""What a training loop leaves behind, and how two such records differ; `library_steps.py` imports this."""
+"""Records of the state after a training loop, and differences of two such records; `library_steps.py` imports this."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def state_of(module: Any, optimizer: Any) -> dict[str, Any]:
 def difference(
     losses: Sequence[Any], state: Mapping[str, Any], wanted_losses: Sequence[Any], wanted_state: Mapping[str, Any]
 ) -> str:
-    """What differs, and where by most; empty where nothing does."""
+    """The differences in words, with the largest one and its place; empty if there is none."""
     found = {**{f"loss {number}": loss for number, loss in enumerate(losses, start=1)}, **state}
     wanted = {**{f"loss {number}": loss for number, loss in enumerate(wanted_losses, start=1)}, **wanted_state}
     told = [f"{name} is missing" for name in wanted if name not in found]
@@ -40,7 +40,7 @@ def difference(
 
 
 def _distance(found: Any, wanted: Any) -> float | None:
-    """The largest difference; None where the bits are the same. Infinite where no number says how much differs."""
+    """The largest difference; None if the bits are the same, infinite if no number measures it."""
     if not isinstance(found, torch.Tensor) or not isinstance(wanted, torch.Tensor):
         return None if type(found) is type(wanted) and found == wanted else float("inf")
     if found.shape != wanted.shape or found.dtype != wanted.dtype:
@@ -53,5 +53,5 @@ def _distance(found: Any, wanted: Any) -> float | None:
 
 
 def _bits(tensor: Any) -> Any:
-    """Also a NaN and the sign of a zero count."""
+    """The tensor's bytes, so that NaNs and signs of zeros count as well."""
     return tensor.detach().contiguous().reshape(-1).view(torch.uint8)

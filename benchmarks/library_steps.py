@@ -40,7 +40,7 @@ import placewright
 
 STEPS, SEED = 3, 7
 EQUAL, DIFFERS, REFUSED, CRASH, TIMEOUT = "equal", "differs", "refused", "crash", "timeout"
-#: Of a network that cannot be compared: eager fails, or differs from itself.
+#: Verdict on a network that cannot be compared: eager fails, or differs from itself.
 EAGER = "eager"
 VERDICTS = (EQUAL, DIFFERS, REFUSED, CRASH, TIMEOUT)
 WAYS = ("fit", "backend")
@@ -48,10 +48,10 @@ WAYS = ("fit", "backend")
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What became of a way. detail: the sentence of a refusal or an error, or what differs, with the largest value.
+    """The outcome of a way. detail: the sentence of a refusal or an error, or what differs, with the largest value.
 
-    plan_seconds: of the processor, for capturing, timing and planning; of a backend until the first step has ended.
-    facts: what else is known, such as the limit, the peak and how many ops run again.
+    plan_seconds: of the processor, for capturing, timing and planning; for a backend, until the first step has ended.
+    facts: further facts, such as the limit, the peak and how many ops run again.
     """
 
     network: str
@@ -69,7 +69,7 @@ class Row:
 
 @dataclass(kw_only=True)
 class Run:
-    """What a way leaves behind. losses: of each step."""
+    """The results of a way. losses: of each step. state: after the last one."""
 
     losses: list[Any]
     state: Mapping[str, Any]
@@ -82,7 +82,7 @@ def optimizer_of(module: Any) -> Any:
 
 
 def stepped(example: Example, optimizer: Any, call: Callable[..., Any], on_first: Callable[[], None]) -> Run:
-    """The steps of something that returns the loss when it is called like the module. on_first: once one is done."""
+    """Runs the steps of `call`, which takes the module's arguments and returns the loss. on_first: called after one."""
     seed_all(SEED)
     losses = []
     for args, kwargs in example.batches:
@@ -94,7 +94,7 @@ def stepped(example: Example, optimizer: Any, call: Callable[..., Any], on_first
 
 
 def looped(entry: Entry, wrap: Callable[[Any], Any]) -> Run:
-    """An ordinary loop. wrap: makes what is called out of the module."""
+    """Runs an ordinary training loop. wrap: makes a callable of the module."""
     example = built(entry, SEED, STEPS)
     optimizer = optimizer_of(example.module)
     began, first = time.process_time(), 0.0
@@ -132,7 +132,7 @@ def dynamo(entry: Entry) -> Run:
 
 
 def fit(entry: Entry) -> Run:
-    """The limit is found with a module of its own, so that nothing of it is left in the one that runs."""
+    """Runs `placewright.fit`. A module of its own serves to find the limit, so that this leaves no trace in the run."""
     probe = built(entry, SEED, STEPS)
     args, kwargs = probe.batches[0]
     probed = optimizer_of(probe.module)
@@ -140,7 +140,7 @@ def fit(entry: Entry) -> Run:
     def probing(wanted: int) -> Any:
         step = placewright.fit(probe.module, args, wanted, kwargs=kwargs, loss=default_loss, optimizer=probed)
         if not step.plans:
-            # What is captured as several graphs has plans, and refuses limits, from its first call on.
+            # A step that is captured as several graphs has plans, and refuses limits, only from its first call on.
             step(*args, **kwargs)
             probe.module.zero_grad()
         return step
@@ -204,14 +204,14 @@ def rows_of(entry: Entry, ways: Sequence[str]) -> Iterator[Row]:
 
 
 def send_rows(rows: Any, entry: Entry, ways: Sequence[str], seconds: int) -> None:
-    """In a process of its own."""
+    """Sends the rows of a network; runs in a process of its own."""
     confine(seconds)
     for row in rows_of(entry, ways):
         rows.send(row)
 
 
 def made(entry: Entry, ways: Sequence[str], seconds: int) -> Iterator[Row]:
-    """The rows of a network. Where its process ends in a way, a row says so, and another one makes the rest."""
+    """The rows of a network. If its process ends during a way, a row says so, and another process makes the rest."""
     left = list(ways)
     while left:
         ours, theirs = multiprocessing.get_context("fork").Pipe(duplex=False)
@@ -231,7 +231,7 @@ def made(entry: Entry, ways: Sequence[str], seconds: int) -> Iterator[Row]:
 
 
 def received(rows: Any, process: Any, end: float) -> Row | None:
-    """The next row; None where there will be no more. A process that only waits is ended, too."""
+    """The next row; None if no more will come. Kills a process that sends nothing until `end`."""
     if not rows.poll(max(0.0, end - time.monotonic())):
         process.kill()
         return None

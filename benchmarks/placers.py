@@ -1,5 +1,5 @@
-"""Learned placers beside what needs no learning, at equal numbers of evaluations: ColocRL's and GDP's tables, and all
-methods.
+"""Learned placers against methods without learning, at equal numbers of evaluations: ColocRL's and GDP's tables, and
+all methods.
 
     python benchmarks/placers.py OUT [--workloads NAME ...] [--machines NAME ...] [--gdp-cases] [--methods NAME ...]
                                  [--seeds 3] [--evaluations 1000] [--seconds 10]
@@ -9,7 +9,7 @@ evaluations and the seconds of networks and of simulation that they took. OUT ho
 ends. Killed and started again it goes on from there, and with more of anything it makes the rows that are missing, one
 seed of all before the next; --report makes none. The independent checker judges every plan, and its placement under
 blocking transfers too. A machine with a share behind it, 4xp100@1.2, has that many times an equal part of the memory of
-what one device would need alone; times stand in ms if no single device holds the network. Seconds are of the
+what one device would need alone; times are in ms if no single device holds the network. Seconds are of the
 processor. Needs the extras `zoo` and `metis`.
 """
 
@@ -62,9 +62,9 @@ SEARCHES = (
     "auto",
 )
 CHEAP = ("single-device", "layer-wise", "contiguous-split", "metis-dfs", "gp-dfs", "heft", "m-topo", "m-etf", "m-sct")
-#: Also run under a limit in seconds.
+#: Methods that also run under a limit in seconds.
 TIMED = ("annealed-placement", "auto")
-#: What table 2 of ColocRL's paper has beside the single devices and ColocRL itself.
+#: Methods in table 2 of ColocRL's paper other than the single devices and ColocRL itself.
 TABLE_2 = {"Scotch (here METIS)": "metis-dfs", "MinCut (here gp-dfs)": "gp-dfs", "Expert": "layer-wise"}
 #: The networks of GDP's table, each with the devices that it has there.
 GDP_CASES = (
@@ -102,7 +102,7 @@ class Job:
 
     @property
     def label(self) -> str:
-        """Of its line in the tables."""
+        """Name of its line in the tables."""
         return f"{self.method} {self.seconds:g} s" if self.seconds else self.method
 
     @property
@@ -145,10 +145,10 @@ def main() -> None:
 
 
 def jobs_of(arguments: argparse.Namespace) -> list[Job]:
-    """All with the first seed before any with the second; what draws nothing has one seed."""
+    """All jobs, those with the first seed before any with the second; methods that draw nothing have one seed."""
     crossed = [(workload, machine) for workload in arguments.workloads for machine in arguments.machines]
     cases = GDP_CASES if arguments.gdp_cases else crossed
-    # Times stand in the tables over those of the single device.
+    # The tables show times over those of the single device.
     limits = [(method, None) for method in dict.fromkeys([*arguments.methods, "single-device"])]
     limits += [(method, arguments.seconds) for method in arguments.methods if method in TIMED and arguments.seconds]
     return [
@@ -168,7 +168,7 @@ def jobs_of(arguments: argparse.Namespace) -> list[Job]:
 
 
 def rows_of(jobs: Sequence[Job], path: Path, *, make: bool) -> dict[str, Row]:
-    """By the name of their job, those on disk among them."""
+    """The rows by the name of their job. make: whether those that are not on disk are made and appended."""
     rows = {row["run"]: row for row in whole_rows(path)}
     for job in jobs:
         if make and job.name not in rows:
@@ -180,7 +180,7 @@ def rows_of(jobs: Sequence[Job], path: Path, *, make: bool) -> dict[str, Row]:
 
 
 def whole_rows(path: Path) -> list[Row]:
-    """A kill may have cut the last, which is then removed."""
+    """The rows of the file; a last one that a kill has cut is removed."""
     if not path.exists():
         return []
     lines = path.read_text().split("\n")
@@ -251,7 +251,7 @@ def method_of(name: str) -> Method:
 
 @contextmanager
 def simulator_clock() -> Iterator[list[float]]:
-    """Processor seconds that go by in the environment of learned placers."""
+    """A context that counts the processor seconds spent in the environment of learned placers."""
     spent, whole = [0.0], {name: getattr(FirstComeEnvironment, name) for name in ("measure", "solution")}
 
     def timed(name: str, environment: FirstComeEnvironment, *arguments: Any) -> Any:
@@ -277,7 +277,7 @@ def assert_right(job: Job, problem: Problem, result: Result) -> None:
 
 
 def blocking_ns(job: Job, problem: Problem, result: Result) -> int:
-    """The step time of the same placement where transfers block, first come, first served."""
+    """The step time of the same placement with blocking transfers, first come, first served."""
     blocking = replace(problem, machine=replace(problem.machine, transfer_model="blocking"))
     solution = FirstComeEnvironment(blocking).solution(result.solution.device_of)
     metrics = measure(blocking, solution)
@@ -289,7 +289,7 @@ def blocking_ns(job: Job, problem: Problem, result: Result) -> int:
 
 
 def print_tables(rows: dict[str, Row], jobs: Sequence[Job]) -> None:
-    """jobs: those that have rows."""
+    """Prints all tables. jobs: those that have rows."""
     found: dict[tuple[str, str], list[Row]] = {}
     for job in jobs:
         found.setdefault((job.case, job.label), []).append(rows[job.name])
@@ -301,7 +301,7 @@ def print_tables(rows: dict[str, Row], jobs: Sequence[Job]) -> None:
 
 
 def step_ms(found: dict[tuple[str, str], list[Row]], case: str, label: str) -> float | None:
-    """The median over seeds of those that run; None where there is no row, infinite where none runs."""
+    """The median over seeds, where a plan over the limit counts as infinite; None without rows."""
     rows = found.get((case, label))
     if not rows:
         return None
@@ -317,7 +317,7 @@ def text_of(value: float | None, digits: int = 1) -> str:
 
 
 def table_2(found: dict[tuple[str, str], list[Row]]) -> None:
-    """As ColocRL's: milliseconds of a step, and how much less than the fastest of the others ColocRL needs."""
+    """Prints a table like ColocRL's: ms of a step, and how much longer the fastest other method and Expert take."""
     cases = list(dict.fromkeys(case for case, _ in found))
     print(f"| step time, ms | Single device | {' | '.join(TABLE_2)} | ColocRL | over the best of these | over Expert |")
     print("|---|" + "---:|" * (len(TABLE_2) + 4))
@@ -331,7 +331,7 @@ def table_2(found: dict[tuple[str, str], list[Row]]) -> None:
 
 
 def gdp_table(found: dict[tuple[str, str], list[Row]]) -> None:
-    """As GDP's: milliseconds of a step, and how much less time than the experts' and HDP's GDP's takes, with the
+    """Prints a table like GDP's: ms of a step, and how much less time GDP's takes than the experts' and HDP's, with the
     geometric means."""
     peers = {"METIS": "metis-dfs", "Expert": "layer-wise", "HDP": "hdp"}
     print(f"\n| step time, ms | Single device | {' | '.join(peers)} | GDP | over Expert | over HDP |")
@@ -354,8 +354,8 @@ def gdp_table(found: dict[tuple[str, str], list[Row]]) -> None:
 
 
 def all_methods(found: dict[tuple[str, str], list[Row]]) -> None:
-    """Step times over those of the best single device, medians over seeds, the least and most behind them; then means
-    of what a run took."""
+    """Prints step times over those of the best single device: medians over seeds, then the least and the most; and
+    means of the evaluations and seconds of a run."""
     cases = list(dict.fromkeys(case for case, _ in found))
     print(
         f"\n| over the single device | {' | '.join(cases)} | blocking | evaluations | seconds | simulator | network |"
@@ -372,7 +372,7 @@ def all_methods(found: dict[tuple[str, str], list[Row]]) -> None:
 
 
 def mean_of(rows: Sequence[Row], column: str) -> float | None:
-    """None where no row has it."""
+    """The mean over the rows that have the column; None if no row has it."""
     values = [row[column] for row in rows if row[column] is not None]
     return statistics.mean(values) if values else None
 
@@ -387,7 +387,7 @@ def ratios_of(found: dict[tuple[str, str], list[Row]], case: str, label: str) ->
 
 
 def evaluations_to_match(found: dict[tuple[str, str], list[Row]], learner: str) -> None:
-    """After how many evaluations each is as good as the learner ends, seed by seed."""
+    """Prints after how many evaluations each method is as good as the learner ends, seed by seed."""
     cases = list(dict.fromkeys(case for case, label in found if label == learner))
     if not cases:
         return
@@ -399,7 +399,7 @@ def evaluations_to_match(found: dict[tuple[str, str], list[Row]], learner: str) 
 
 
 def matched(pairs: Sequence[tuple[Row, Row]]) -> str:
-    """The median over seeds, "never" where half or more do not come there."""
+    """The median over seeds, "never" if half or more do not get there."""
     firsts = []
     for own, theirs in pairs:
         reached = [spent for spent, best in own["trace"] if best <= theirs["step_time_ns"]]

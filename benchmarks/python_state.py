@@ -1,4 +1,4 @@
-"""Changes of Python state between two calls of a module: who then gives what eager gives, who refuses, who is wrong.
+"""Changes of Python state between two calls of a module: which ways then give what eager gives, refuse, or are wrong.
 
     python benchmarks/python_state.py OUT.jsonl --ways compile,fit,backend,dynamo     rows that there are are kept
     python benchmarks/python_state.py OUT.jsonl --ways compile --only 'held/*'
@@ -44,7 +44,7 @@ import placewright
 
 Outcome = Mapping[str, Any]
 EFFECTS = ("buffers", "args", "probe")
-# What is compared of a call.
+# Parts of a call's outcome that are compared, by way.
 COMPARED = {
     "compile": ("value", *EFFECTS),
     "fit": ("loss", "grads", *EFFECTS),
@@ -71,7 +71,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Truth:
-    """What eager gives in one mode. unchanged: two calls without the change, which show what the change changes."""
+    """Outcomes of eager in one mode. unchanged: two calls without the change, which show what the change changes."""
 
     changed: Sequence[Outcome]
     unchanged: Sequence[Outcome]
@@ -79,7 +79,7 @@ class Truth:
 
 # ------------------------------------------------------------------------------------------------ in the own process
 def plain(value: Any) -> Any:
-    """As JSON has it: tensors with dtype, shape, and whether they want a gradient."""
+    """The value in JSON's types: a tensor as dtype, shape, whether it wants a gradient, and numbers."""
     if isinstance(value, torch.Tensor):
         with torch.no_grad():
             kept = value.detach().clone()
@@ -123,7 +123,7 @@ def prepared(way: str, built: Built) -> Callable[..., Any]:
 
 
 def called(way: str, built: Built, function: Callable[..., Any]) -> Outcome:
-    """The outcome of one call: with the gradients where it is made in training mode."""
+    """The outcome of one call, with gradients in training mode."""
     torch.manual_seed(0)
     found: dict[str, Any] = {}
     output = function(*built.args)
@@ -137,7 +137,7 @@ def called(way: str, built: Built, function: Callable[..., Any]) -> Outcome:
             loss.backward()
         found["loss"] = plain(loss.detach())
     if not is_inference(way):
-        # Of a parameter that stands in the module twice, once.
+        # Once for a parameter that the module holds twice.
         found["grads"] = {name: plain(p.grad) for name, p in built.module.named_parameters()}
         for p in built.module.parameters():
             p.grad = None
@@ -147,7 +147,7 @@ def called(way: str, built: Built, function: Callable[..., Any]) -> Outcome:
 
 
 def first_line(error: BaseException) -> str:
-    """Of the cause where PyTorch wraps what a backend raises."""
+    """The error's type and first line; the cause's, if PyTorch wraps what a backend raises."""
     inner = getattr(error, "inner_exception", None)
     told = error if inner is None else inner
     lines = [line for line in str(told).splitlines() if line.strip()]
@@ -155,7 +155,7 @@ def first_line(error: BaseException) -> str:
 
 
 def outcomes(name: str, way: str) -> list[Outcome]:
-    """Of all calls of a case. An error in making something to call is one of the first call, and the last.
+    """Outcomes of all calls of a case. An error in making the function is the first call's, and the only outcome.
 
     "eager training unchanged" is two calls without the change between them.
     """
@@ -185,7 +185,7 @@ def child(name: str, way: str, to: Any) -> None:
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
     sys.argv = ["own"]
-    # Both before a case patches what they need.
+    # Bound before a case patches what they need.
     dumps, send, leave = json.JSONEncoder(default=repr).encode, to.send_bytes, os._exit
     try:
         found = outcomes(name, way)
@@ -247,7 +247,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def equal(a: Outcome, b: Outcome, compared: Sequence[str]) -> bool:
-    """Whether both raise, or give the same."""
+    """True if both raise, or both give the same."""
     if "error" in a or "error" in b:
         return "error" in a and "error" in b
     return all(same(a.get(part), b.get(part)) for part in compared)
@@ -277,7 +277,8 @@ def judged(name: str, way: str, truth: Truth, found: Sequence[Outcome]) -> Row:
 
 
 def is_valid(name: str, truths: Sequence[Truth]) -> bool:
-    """Whether eager runs the first call, and gives something else after the change in one of its modes."""
+    """True if eager runs the first call in both modes, and in one of them the change alters the second call's outcome.
+    Cases that change state in forward need only the former."""
     if any("broken" in truth.changed[0] or "error" in truth.changed[0] for truth in truths):
         return False
     every = ("value", "loss", "grads", *EFFECTS)

@@ -44,7 +44,7 @@ class Figure:
 
 
 def figures(command: list[str]) -> list[Figure]:
-    """What a benchmark prints, echoed on stderr while it runs."""
+    """The figures that a benchmark prints, echoed on stderr while it runs. Raises SystemExit if it fails."""
     found = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""What more evaluations give the search for reruns, the room that a policy which guides it would have; and the order.
+"""Gain of the search for reruns from more evaluations (the room for a policy that guides it) and from the order.
 
     python benchmarks/rerun_budgets.py                          training steps of benchmarks/instances/libraries
     python benchmarks/rerun_budgets.py --set FILE --take 20     of another set, so many of them, some of each size
@@ -45,8 +45,8 @@ DEVICE, SHARES, BUDGETS = "a100", (0.6, 0.3), (0.1, 1.0, 5.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One training step under one limit. extra: by budget. captured: with first runs in the captured order. bound: of
-    the extra time; all are shares of the step's."""
+    """One training step under one limit. extra: the extra time by budget. captured: the same with first runs in the
+    captured order. bound: the proven least. All are shares of the time without a limit."""
 
     graph: str
     num_ops: int

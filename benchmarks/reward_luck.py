@@ -1,14 +1,14 @@
-"""How much of a reward is the luck of its search: `python benchmarks/reward_luck.py SUITE POLICY`.
+"""Share of a reward's variance that is the luck of its search: `python benchmarks/reward_luck.py SUITE POLICY`.
 
-Draws, at a REGAL policy, some samples of each of the suite's graphs (of so many with --take), and has the search of a
-reward judge each with each of some seeds. Prints shares of the variance of what a step compares, the rewards of the
-samples of one graph, that are the search's luck and not what the actions are worth: where each sample has a seed of its
-own, and where all samples of a graph share one, as REINFORCE has it. Both with the evaluations of a reward in one
-search and divided among some, whose mean counts; and how the samples' mean rewards correlate with those of one search
-with other seeds, which says whether the same samples are worth more.
+Draws some samples for each of the suite's graphs (for so many with --take) from a REGAL policy, and judges each with a
+reward's search and each of some seeds. A training step compares the rewards of the samples of one graph. Prints the
+shares of their variance that are the search's luck and not the actions' worth: if each sample has a seed of its own,
+and if all samples of a graph share one, as REINFORCE has it. Both with the evaluations of a reward in one search, and
+divided among some, whose mean counts; and how the samples' mean rewards correlate with those of one search with other
+seeds, which says whether the same samples are worth more.
 
-Actions, seeds and the rest of a table of samples by seeds are told apart by an analysis of variance of two ways, in
-squares of percent, means over graphs. In brackets 95% intervals by graph, of 1,000 draws of graphs.
+A two-way analysis of variance separates actions, seeds and the rest in a table of samples by seeds, in squares of
+percent, means over graphs. In brackets 95% intervals by graph, of 1,000 draws of graphs.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from placewright.problem import Problem
 
 Float = NDArray[np.float64]
 SEARCHES = (1, 2, 6)
-#: The same as one search, with other seeds.
+#: Label of one search with other seeds.
 AGAIN = "1 again"
 
 
 def rewards_of(policy: RegalPolicy, problem: Problem, graph: int, arguments: argparse.Namespace) -> dict[str, Float]:
-    """In percent, [samples, seeds], by the number of searches."""
+    """Rewards in percent, [samples, seeds], by the number of searches."""
     own, core = policy.configuration, problem.core
     context = policy.observe(problem, graph)
     logits = logits_of(policy.weights, own, context.features)
@@ -63,7 +63,7 @@ def rewards_of(policy: RegalPolicy, problem: Problem, graph: int, arguments: arg
 
 
 def components(rewards: Float) -> Float:
-    """Variances between samples, between seeds, and of the rest: what of a seed's luck depends on the sample."""
+    """Variances between samples, between seeds, and of the rest: the part of a seed's luck that varies by sample."""
     count, seeds = rewards.shape
     by_sample, by_seed, mean = rewards.mean(axis=1), rewards.mean(axis=0), rewards.mean()
     rest = ((rewards - by_sample[:, None] - by_seed + mean) ** 2).sum() / ((count - 1) * (seeds - 1))
@@ -79,14 +79,14 @@ def shared_seed(mean: Float) -> float:
 
 
 def interval(found: Float, share: Callable[[Float], float]) -> str:
-    """found: [graphs, components]"""
+    """The share of the mean components, with its interval, in words. found: [graphs, components]"""
     draw = np.random.default_rng(0).integers(len(found), size=(1000, len(found)))
     low, high = np.percentile([share(found[rows].mean(axis=0)) for rows in draw], [2.5, 97.5])
     return f"{100 * share(found.mean(axis=0)):.0f}% ({100 * low:.0f} to {100 * high:.0f})"
 
 
 def agreement(one: Float, other: Float) -> float:
-    """Of the samples' means; 0 where a graph's do not differ."""
+    """Correlation of the samples' means; 0 if the means of one do not differ."""
     means = one.mean(axis=1), other.mean(axis=1)
     return float(np.corrcoef(*means)[0, 1]) if min(each.std() for each in means) > 0 else 0.0
 

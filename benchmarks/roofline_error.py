@@ -1,10 +1,10 @@
-"""How far the roofline is from what ops take on this CPU, by kind: measured over estimated.
+"""Error of the roofline's op times on this CPU, by kind: measured over estimated.
 
     python benchmarks/roofline_error.py                   ten networks, inference and two training steps, five minutes
     python benchmarks/roofline_error.py --quick           the smallest network
     python benchmarks/roofline_error.py --efficiencies    also what efficiencies would put the medians at 1
 
-Every op is timed where it stands in a step, on one core with one thread, as processor time of that thread, so that
+Every op is timed at its place in a step, on one core with one thread, as processor time of that thread, so that
 other processes matter little. Estimates are those of the CPU preset for a device of one core, which plans rest on where
 nothing was measured.
 """
@@ -35,13 +35,13 @@ NETWORKS = (
 TRAINED = ("mobilenet_v2", "bert_tiny")
 QUICK = ("lenet5",)
 BATCH, PASSES = 2, 5
-#: What an op on the least data takes says nothing of rates, but of the time per op.
+#: The time of an op on fewer bytes tells nothing about rates, but the time per op.
 _SMALL_BYTES = 4096
 
 
 @dataclass(frozen=True)
 class Timed:
-    """One op: its kind, what it took and was estimated at, in ns, and its work."""
+    """One op: its kind, its measured and estimated time in ns, its work, and the device's peak for it."""
 
     kind: str
     measured_ns: float
@@ -135,8 +135,8 @@ def error_row(kind: str, ops: Sequence[Timed], total: float) -> str:
 
 
 def print_efficiencies(ops: Sequence[Timed], device: Device) -> None:
-    """Medians over ops, each weighted by its time: shares of the peak and of the bandwidth that ops reach that only
-    these bound, and what the smallest ops take."""
+    """Prints the time of the quickest tenth of the smallest ops, and the shares of the peak and of the bandwidth that
+    compute-bound and bandwidth-bound ops reach: medians over ops, each weighted by its time."""
     per_op = np.percentile([op.measured_ns for op in ops if op.moved_bytes < _SMALL_BYTES and op.flops < 1e5], 10)
     assumed_us = device.launch_overhead_ns / 1e3
     print(f"\nThe quickest tenth of the smallest ops take {per_op / 1e3:.1f} us (assumed {assumed_us:.1f}).")

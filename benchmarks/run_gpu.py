@@ -6,7 +6,7 @@
     python benchmarks/run_gpu.py --out benchmarks/results/gpu    the table of rows that are there, wherever
     python benchmarks/run_gpu.py --torch-compile inception_v3 switch8   what PyTorch's compiler makes of one sample
 
-A network runs on one stream of a GPU and on two, launched op by op or recorded as a CUDA graph; or on a GPU beside the
+A network runs on one stream of a GPU and on two, launched op by op or recorded as a CUDA graph; or on a GPU with the
 CPU, where the GPU has a share of the memory that the network takes there alone. Every row is a process of its own and a
 line of the file of rows, which a later call takes up: rows that are there are not made again. Then the table is
 printed. `estimated` is one device's step by the roofline of the machine's preset, without any measurement.
@@ -39,9 +39,8 @@ OFFLOADED = "cuda:0,cpu:0"
 
 @dataclass(frozen=True)
 class Case:
-    """A network, how many samples it is given, whether it is trained, and where. cuda_graph: whether a step is
-    recorded. share: of the memory that its step takes on the first device alone, how much that device has; None: all of
-    its own."""
+    """A network, its number of samples, whether it is trained, and where. cuda_graph: whether a step is recorded.
+    share: the memory of the first device, as a share of what a step takes there alone; None for all of its own."""
 
     network: str
     batch: int
@@ -104,7 +103,7 @@ def row_of(case: Case, profile: Path, steps: int) -> dict[str, Any]:
 
 
 def estimated_ns(plan: placewright.Plan, profile: Path, case: Case) -> int:
-    """A step on the first device by the roofline of its preset."""
+    """Time of a step on the first device by the roofline of its preset."""
     from placewright.api.profiles import first_device
     from placewright.machines import load_machine
 
@@ -116,7 +115,7 @@ def estimated_ns(plan: placewright.Plan, profile: Path, case: Case) -> int:
 
 
 def difference(compiled: Any, plain: Any, arguments: Sequence[Any], *, training: bool) -> float:
-    """Between what a planned step and the module return, at most, as a share of the largest that it returns."""
+    """The largest difference between results of a planned step and of the module, over the module's largest value."""
     import torch
 
     from placewright.importers.torch.results import default_loss
@@ -159,7 +158,7 @@ def gpu_peak(compiled: Any, arguments: Sequence[Any]) -> int | None:
 
 
 def torch_compile_ms(network: str) -> tuple[float, float]:
-    """Of one sample, with ops fused and recorded on one stream: the median step in ms, and s until it is compiled."""
+    """Median step of one sample in ms, with ops fused and recorded on one stream, and seconds until it is compiled."""
     import torch
 
     on_gpu = torch.cuda.is_available()
@@ -183,7 +182,7 @@ def torch_compile_ms(network: str) -> tuple[float, float]:
 
 
 def make_rows(cases: Sequence[Case], arguments: argparse.Namespace, path: Path) -> None:
-    """Each in a process of its own, so that one that fails leaves the others as they are."""
+    """Makes each missing row in a process of its own, so that one that fails leaves the others as they are."""
     there = {identity(row) for row in read_rows(path)}
     for case in cases:
         if identity(asdict(case)) in there:

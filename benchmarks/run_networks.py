@@ -33,7 +33,7 @@ TWO = "cpu:0,cpu:1"
 
 @dataclass(frozen=True)
 class Case:
-    """A network, how many samples it is given, and whether it is trained."""
+    """A network, its number of samples, and whether it is trained."""
 
     network: str
     batch: int
@@ -84,7 +84,7 @@ def steps_for(plan: placewright.Plan) -> int:
 def predictions(
     plan: placewright.Plan, profile: Path, case: Case, repeated: Path | None
 ) -> Iterator[tuple[str, tuple[int, int]]]:
-    """What one device in captured order and the plan would take by each way to time ops, without what its run told."""
+    """Predicted times of one device in captured order and of the plan, by way to time ops, without times of the run."""
     from placewright.api.profiles import first_device
     from placewright.machines import load_machine
     from placewright.plans.retimed import retimed
@@ -102,8 +102,8 @@ def predictions(
 
 
 def write_repeated(compiled: Any, arguments: Sequence[Any], path: Path) -> None:
-    """Times each op of an inference by itself, over and over on the same tensors: the way that the package does not
-    take, to compare it."""
+    """Times each op of an inference by itself, over and over on the same tensors: a way that the package does not use,
+    for comparison."""
     import torch
 
     from placewright.costs.measured import MeasuredOp, write_measured
@@ -150,7 +150,7 @@ def is_value(leaf: Any) -> bool:
 
 
 def processor_time() -> tuple[float, float, float]:
-    """Seconds: of all cores that were busy, of this process, and of the clock."""
+    """Seconds so far: busy ones of all cores, processor time of this process, and the clock."""
     ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
     busy = sum(ticks[:3] + ticks[5:8]) / os.sysconf("SC_CLK_TCK")
     own = os.times()
@@ -158,7 +158,7 @@ def processor_time() -> tuple[float, float, float]:
 
 
 def others_share(before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
-    """Which share of the cores other processes took."""
+    """The share of the cores' time that other processes took."""
     busy, own, passed = (late - early for early, late in zip(before, after, strict=True))
     return max(0.0, busy - own) / (passed * (os.cpu_count() or 1))
 
@@ -173,7 +173,7 @@ def missing(cases: Sequence[Case], rows: Sequence[dict[str, Any]]) -> list[Case]
 
 
 def make_rows(cases: Sequence[Case], arguments: argparse.Namespace, path: Path) -> None:
-    """Each in a process of its own, so that one that fails leaves the others as they are."""
+    """Makes each missing row in a process of its own, so that one that fails leaves the others as they are."""
     for case in missing(cases, read_rows(path)):
         began = time.monotonic()
         command = [sys.executable, __file__, "--row", json.dumps(asdict(case)), "--out", str(arguments.out)]

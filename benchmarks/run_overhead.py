@@ -1,4 +1,4 @@
-"""What running a plan costs beside the ops themselves, on one CPU device with all ops in captured order.
+"""Cost of running a plan besides the ops themselves, on one CPU device with all ops in captured order.
 
 python benchmarks/run_overhead.py prints a row per network: a step op by op without a plan (the bare calls of what was
 captured, one after the other), the same as planned, a call of the compiled module, with its guards, and the module as
@@ -91,7 +91,7 @@ def row(name: str, batch: int, steps: int) -> str:
 
 
 def guard_check_us(compiled: Compiled, model: torch.nn.Module, args: Sequence[Any]) -> float:
-    """Time to find that nothing has changed since the module was captured."""
+    """Time in us to find that nothing has changed since the module was captured."""
     variant = compiled._variants[0]
     entry = _debug_get_cache_entry_list(variant._compiled._torchdynamo_orig_callable.__code__)[0]  # type: ignore[attr-defined]
     values = {"args": tuple(args), "kwargs": {}, "model": model}

@@ -1,4 +1,4 @@
-"""Peak memory of whole processes on one CPU device: steps as planned and as PyTorch runs the module, beside the plan.
+"""Peak memory of whole processes on one CPU device: steps as planned and as PyTorch runs the module, and the plan's.
 
 python benchmarks/run_process_memory.py prints a row per network. Every malloc of the process counts, so that nothing
 escapes that a library takes by itself; a C compiler makes the library that counts, which is preloaded. Only glibc.
@@ -27,7 +27,7 @@ from placewright.importers.torch.results import default_loss
 INFERENCE = ("nasnet_a_mobile", "densenet121", "bert_tiny", "ddpm_cifar")
 TRAINING = ("bert_tiny", "mobilenet_v1", "vae", "ddpm_cifar")
 MIB = 2**20
-#: Where the processes that are counted find the library.
+#: Environment variable with the path of the library, in processes whose mallocs are counted.
 LIBRARY = "PLACEWRIGHT_MALLOC_COUNTER"
 COUNTER = """
 #include <errno.h>
@@ -79,7 +79,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def counting_environment(folder: Path) -> dict[str, str]:
-    """Variables of a process whose mallocs are counted. folder: where the library is built."""
+    """Environment of a process whose mallocs are counted. folder: where the library is built."""
     source, library = folder / "counter.c", folder / "counter.so"
     source.write_text(COUNTER)
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)

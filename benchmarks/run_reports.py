@@ -28,7 +28,7 @@ def make_report(name: str, steps: int, folder: Path) -> None:
 
 
 def take_picture(page: Path, picture: Path, chromium: str) -> None:
-    """Of the report from its comparison with the run to its timeline."""
+    """Takes a picture of the report, from its comparison with the run to its timeline."""
     from playwright.sync_api import FloatRect, sync_playwright
 
     with sync_playwright() as playwright:

@@ -3,8 +3,8 @@
 --count random task graphs of 31 to 58 tasks on 3 to 6 devices of unequal speeds and links, transfers taking 0.2, 1 or 5
 times as long as computing in the mean; graph i is drawn from --seed + i. Each of the library's heuristics schedules
 each graph; its devices, and its tasks by start time with transfers early or late, are simulated as any plan of ours.
-Beside the best of them: the baselines of `auto`, `auto` with 5,000 evaluations, and in --seconds. HBMCT is left out, as
-its schedules break dependencies, and so is what searches or tries everything.
+The best of them is compared with the baselines of `auto`, and `auto` with 5,000 evaluations and in --seconds. HBMCT is
+left out, as its schedules break dependencies, and so are heuristics that search or try everything.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ RATIOS = (0.2, 1.0, 5.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Instance:
-    """sizes: bytes by edge. costs: work per task. speeds: work per ns and device. rates: bytes per ns and link."""
+    """A problem. sizes: bytes per edge. costs: work per task. speeds: work per ns, by device. rates: bytes per ns, by
+    link."""
 
     sizes: dict[tuple[int, int], int]
     costs: NDArray[np.int64]
@@ -69,7 +70,7 @@ class Instance:
 
     @property
     def theirs(self) -> tuple[Any, Any]:
-        """Their network and task graph of it."""
+        """The library's network and task graph of the instance."""
         count = len(self.speeds)
         network = Network.create(
             nodes=[(f"d{device}", float(speed)) for device, speed in enumerate(self.speeds)],
@@ -83,8 +84,9 @@ class Instance:
 
 
 def instance(seed: int) -> Instance:
-    """Seeds take the ratios of transfers to computing in turn, and so two kinds of graph: tasks that read of any two
-    before them, and layers of tasks that read one to three of the two layers before."""
+    """A random instance. Seeds take the ratios of transfers to computing in turn, and likewise two kinds of graph:
+    tasks that read one or two of any before them, and layers of tasks that read one to three of the two layers before.
+    """
     random = np.random.default_rng(seed)
     num_tasks, num_devices = int(random.integers(31, 59)), int(random.integers(3, 7))
     reads = _layered(random, num_tasks) if seed % 2 else _reads_of_any(random, num_tasks)
@@ -126,7 +128,7 @@ def schedulers() -> Iterator[tuple[str, Any]]:
 
 
 def simulated_ns(problem: Problem, schedule: Any) -> int:
-    """Step time of their devices and order of tasks; tasks they add at both ends take no time and are left out."""
+    """Step time of the schedule's devices and order of tasks, without its tasks of length 0 at both ends."""
     num_ops = problem.core.num_ops
     placed = {
         int(task.name[1:]): (task.start, task.end, int(node[1:]))

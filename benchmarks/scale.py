@@ -36,7 +36,7 @@ GRAPHS: dict[str, Callable[[int], Graph]] = {"transformer": transformer, "random
 
 @contextmanager
 def stage(name: str) -> Iterator[list[str]]:
-    """Prints what the block took; what it appends to the list stands behind."""
+    """Prints the time and memory of the block, and after them what it appends to the list."""
     notes: list[str] = []
     began = time.process_time()
     yield notes

@@ -8,7 +8,7 @@ after wherever that will do: a change that names 3.0 is undone by the same code 
 Every case wants a process of its own: many change globals, classes of PyTorch, or the environment.
 """
 
-# Cases stand in text, and are written to files that are imported: so their code has a file, a module and globals.
+# Cases are text that is written to files and imported, so that their code has a file, a module and globals.
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ SPECIAL = (
 
 
 def add_special_methods() -> None:
-    """Each with other state, with another method in its class, and with another class of the object."""
+    """Add cases of each method: with other state, another method in its class, and another class of the object."""
     for name, parameters, result, read in SPECIAL:
         more = result.replace("self.k", "(self.k + 1)").replace("['k']", "['k'] + 1").replace("'k')", "'k') + 1")
         file = f"""
@@ -206,7 +206,7 @@ def add_special_methods() -> None:
         add(f"special/{name}/class", change, undo=undo, **same)
 
 
-# ------------------------------------------------------------------------------------------- where a value stands
+# -------------------------------------------------------------------------------------------- where a value is held
 # Name, file, __init__, the expression that reads it, and the code that replaces it. OLD and NEW are values.
 GIVE = "def give(v):\n    return v\n"
 CLOSURE = """
@@ -313,7 +313,7 @@ VALUES = (
 
 
 def add_held_values() -> None:
-    """Each place with the first three values, and with some of the others in turn."""
+    """Add cases of each place with the first three values, and with some of the others in turn."""
     others = itertools.cycle(VALUES[3:])
     for name, file, init, read, put in HOLDERS:
         for kind, old, new, body in (*VALUES[:3], *itertools.islice(others, 4)):
@@ -384,7 +384,7 @@ def add_layers() -> None:
 
 # -------------------------------------------------------------------------------------------- cases of their own
 # [group], and in it: name :: __init__ :: what forward multiplies with, or its body :: change :: what undoes it. Other
-# parts follow with their names. Without a name stands what comes before the class; <GET> is a snippet.
+# parts follow with their names. A part without a name comes before the class; <GET> is a snippet.
 SNIPPETS_TEXT = r"""
 <GET>
     class D:

@@ -27,7 +27,7 @@ control = "signal"
 
 
 def certified(folder: Path) -> dict[int, dict[str, int]]:
-    """By number of processors, by file the optimum."""
+    """Certified optima by number of processors and by file."""
     optima: dict[int, dict[str, int]] = defaultdict(dict)
     with (folder / "certified_makespans.csv").open() as file:
         for line in csv.DictReader(file):

@@ -1,4 +1,4 @@
-"""What inferences take whose weights do not fit the device, beside what accelerate does, at equal peak memory.
+"""Time of inferences whose weights do not fit the device, compared with accelerate at equal peak memory.
 
     python benchmarks/streaming.py                       all networks; rows that there are already are kept
     python benchmarks/streaming.py --networks gpt2_small these
@@ -6,7 +6,7 @@
 
 Each network of the zoo is captured as an inference, with the zoo's batch, on fake tensors. Op times are the roofline's
 of an A100; weights come over a link of 25 GB/s with a latency of 10 us. The limit leaves a share of the weights' bytes
-beside what else the captured order takes. The rivals are simulated under the same rules:
+in addition to all else that the captured order takes. The rivals are simulated under the same rules:
 
     hooks   all weights lie at the host; those that an op reads come when the op before it has ended, and go after it
             (accelerate's cpu_offload)
@@ -101,7 +101,7 @@ def rows_of(name: str) -> Iterator[Row]:
 
 
 def offloaded(problem: Problem, host: HostMemory, kept: int) -> Metrics:
-    """What accelerate's hooks make of the captured order where the first weights that are read stay on the device."""
+    """Metrics of the captured order under accelerate's hooks, if the `kept` weights read first stay on the device."""
     graph = problem.graph
     ops = [graph.ops[op] for op in problem.lowered.graph_op.tolist()]
     readers: dict[int, list[int]] = {}
@@ -111,7 +111,7 @@ def offloaded(problem: Problem, host: HostMemory, kept: int) -> Metrics:
             readers.setdefault(weight, []).append(place)
     moves = []
     for weight in list(readers)[kept:]:
-        # What the next op reads as well stays for it.
+        # A weight that the next op reads as well stays for it.
         own = readers[weight]
         returns = [ops[place].name for number, place in enumerate(own) if number == 0 or own[number - 1] < place - 1]
         moves.append(Move(tensor=graph.tensors[weight].name, leaves_before=None, returns_before=tuple(returns)))

@@ -1,5 +1,5 @@
-"""Plans on request and says what they take, for against.py; it uses nothing but the public interface, so that it runs
-with the package of an earlier commit too.
+"""Makes and times plans on request, for against.py; it uses nothing but the public interface, so that it runs with the
+package of an earlier commit too.
 
 Reads lines "SOLVER OPS EVALUATIONS" and answers each with the seconds of processor time that `placewright.plan` takes
 on one thread, and the step time of the plan in ns. The graph of so many ops, the same each time, is made beforehand.
@@ -18,7 +18,7 @@ from placewright import Device, Graph, Link, Machine, Op, Tensor
 
 @lru_cache
 def random_graph(num_ops: int) -> Graph:
-    """Every op takes 1 to 1000 ns, makes one tensor, and reads up to three of the 200 before it."""
+    """A graph in which every op takes 1 to 1000 ns, makes one tensor, and reads up to three of the 200 before it."""
     draw = random.Random(num_ops)
     tensors = tuple(Tensor(name=f"t{index}", size_bytes=draw.randint(1, 100)) for index in range(num_ops))
     ops = tuple(

@@ -23,15 +23,15 @@ from placewright.lab.learning.trainer import BEST
 from placewright.methods.policy_file import find_policy, read_policy
 from placewright.support.files import write_atomically
 
-#: At least so many lines of the records are drawn as their mean, and more where more points than this would be left, so
-#: that one sees the course and not the noise.
+#: The least number of lines of the records that are drawn as their mean, and the most points that may be left, so that
+#: the figure shows the course and not the noise.
 _SMOOTHED, _MOST_POINTS = 3, 100
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """name: of its folder. rounds: of messages. settings: all others but the seed; both are None where there are
-    records alone. lines: of its records."""
+    """A training. name: of its folder. rounds: of messages. settings: all others but the seed; both are None if there
+    are only records. lines: of its records."""
 
     name: str
     rounds: int | None
@@ -82,15 +82,15 @@ def by_step(trainings: list[Training], key: str, title: str, y: str, least_smoot
 
 
 def line_names(trainings: list[Training]) -> list[str]:
-    """What lines are called: those of more trainings than there are colours after their rounds."""
+    """Names of the lines: of the trainings, or of their rounds if there are more trainings than colours."""
     if len(trainings) <= len(LINE_COLOURS) or any(training.rounds is None for training in trainings):
         return [training.name for training in trainings]
     return [f"T = {training.rounds}" for training in trainings]
 
 
 def by_rounds(trainings: list[Training]) -> Any:
-    """None where no two differ in their rounds alone, among the settings that all records name: earlier ones had fewer,
-    and others by other names."""
+    """The figure of the best validation by rounds; None if no two trainings differ in their rounds alone. Only settings
+    that all records name count: earlier records had fewer, and some had other names."""
     from matplotlib.figure import Figure
 
     known = [(training, training.settings) for training in trainings if training.settings is not None]

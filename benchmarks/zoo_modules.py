@@ -1,4 +1,4 @@
-"""Networks of the zoo with random weights and inputs, to be run; the scripts beside it import this.
+"""Networks of the zoo with random weights and inputs, to be run; other scripts of this folder import this.
 
 Some of them are functions that `placewright run benchmarks/zoo_modules.py:googlenet` takes.
 """
@@ -14,7 +14,7 @@ WORDS = 8
 
 
 def module_of(name: str, batch: int) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
-    """A network and what it is called with: the zoo's shapes with another batch, the same values every time."""
+    """A network and its arguments: the zoo's shapes with another batch, the same values every time."""
     torch.manual_seed(1)
     model, arguments = next(network for network in all_networks() if network.name == name).build()
     given = arguments[0].shape[0]

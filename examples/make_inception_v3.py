@@ -1,7 +1,6 @@
 """Inception-v3 of torchvision: one inference and one training step with Adam, batch 32, float32.
 
-The training step that is kept was captured of the same network written out in other modules: its layers have other
-names.
+The stored training step was captured from the same network written in other modules: its layers have other names.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class TrainingLoss(nn.Module):
 
 
 def network() -> Any:
-    """With its auxiliary classifier, which runs in training only."""
+    """The network with its auxiliary classifier, which runs in training only."""
     return built_module("torchvision", "inception_v3", {"init_weights": False})
 
 

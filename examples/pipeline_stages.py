@@ -37,7 +37,7 @@ def build() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
 
 
 def main(split_file: str, num_micro_batches: int = 4) -> None:
-    """What every process does."""
+    """Runs this process's stage; the last one compares its result with the whole module's."""
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     model, (x,) = build()

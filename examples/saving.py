@@ -1,4 +1,4 @@
-"""What the scripts of this folder share: a place where models cost no memory, and the file an example is kept in."""
+"""Helpers of the scripts in this folder: a context where models cost no memory, and the file that holds an example."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import torch
 
 
 class Towers(torch.nn.Module):
-    """The towers, and a linear layer over what they find."""
+    """The towers, and a linear layer over their outputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,11 +27,11 @@ class Towers(torch.nn.Module):
         self.head = torch.nn.Linear(4 * 48 * 16, 10)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """From images, float32 [batch, 3, height, width], to float32 [batch, 10]."""
+        """Scores, float32 [batch, 10], of images, float32 [batch, 3, height, width]."""
         scores: torch.Tensor = self.head(torch.cat([tower(image) for tower in self.towers], dim=1))
         return scores
 
 
 def build() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
-    """The module and what it is called with."""
+    """The module and its arguments."""
     return Towers(), (torch.randn(4, 3, 64, 64),)

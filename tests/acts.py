@@ -7,12 +7,12 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-#: What the op `act` does when it is called, once.
+#: Functions that the op `act` calls when it next runs, each once.
 todo: list[Callable[[], None]] = []
 
 
 def act(x: torch.Tensor) -> torch.Tensor:
-    """Returns its input, and does something else when it is told to."""
+    """Calls and removes the functions in `todo`, then returns a copy of its input."""
     while todo:
         todo.pop()()
     return x.clone()

@@ -1,4 +1,4 @@
-"""All plans of few reruns and moves on one device beside a host, each simulated: slow and obvious."""
+"""All plans with few reruns and moves on one device with a host, each simulated: slow and obvious."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Plan = tuple[tuple[Rerun, ...], tuple[Move, ...]]
 
 
 def all_plans(problem: Problem, returns: int = 1) -> Iterator[Plan]:
-    """Each op once more at most, and each tensor back so many times at most."""
+    """All plans in which each op runs again at most once and each tensor returns at most `returns` times."""
     for reruns in _reruns(problem):
         runs = _runs(problem, reruns)
         for moves in product(*_moves(problem, runs, returns)):
@@ -38,7 +38,8 @@ def simulated(problem: Problem, host: HostMemory, returns: int = 1) -> Iterator[
 
 
 def _reruns(problem: Problem) -> Iterator[tuple[Rerun, ...]]:
-    """Each op that may and whose results are read, before each op where it may, giving some of them."""
+    """All choices and orders of reruns, at most one per op: before any later op where it may run again, giving some of
+    its results that are read."""
     graph, lowered = problem.graph, problem.lowered
     names = [graph.ops[op].name for op in lowered.graph_op]
     of_op: list[list[Rerun | None]] = []
@@ -72,7 +73,7 @@ def _read(problem: Problem, op: int) -> set[int]:
 
 
 def _moves(problem: Problem, runs: list[tuple[str, int]], returns: int) -> Iterator[list[Move | None]]:
-    """By tensor and weight, all its moves: each return has a reader before the next."""
+    """All moves of each tensor and weight, and None for no move: each return has a reader before the next."""
     graph, lowered = problem.graph, problem.lowered
     firsts = [next(at for at, (_, own) in enumerate(runs) if own == op) for op in range(len(lowered.graph_op))]
     movable = [

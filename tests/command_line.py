@@ -30,14 +30,14 @@ Placewright = Callable[..., Outcome]
 def process(
     *arguments: str | Path, environment: Mapping[str, str] | None = None, **options: object
 ) -> subprocess.CompletedProcess[str]:
-    """Runs one command as a process of its own, outside of any terminal. environment: what it has beside ours."""
+    """Runs one command as a process of its own, outside of any terminal. environment: variables added to ours."""
     own = {**os.environ, "COLUMNS": "", "NO_COLOR": "", **(environment or {})}
     command = [sys.executable, "-m", "placewright", *map(str, arguments)]
     return subprocess.run(command, env=own, capture_output=True, text=True, timeout=PATIENCE_S, **options)  # type: ignore[call-overload,no-any-return]
 
 
 def limited(size: int) -> object:
-    """No file may grow beyond `size` bytes: writing fails as on a full disk."""
+    """A function that limits files of its process to `size` bytes: writing more fails as on a full disk."""
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 

@@ -1,5 +1,5 @@
-"""What all tests share: one profile of Hypothesis, the mark of heavy tests, and what is left out where the reference
-data is not at hand."""
+"""Setup of all tests: one profile of Hypothesis, the marks of heavy and laboratory tests, and deselection of tests
+whose reference data is missing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ settings.register_profile("placewright", _SAME, max_examples=30)
 settings.register_profile("thorough", _SAME, max_examples=300)
 settings.load_profile("placewright")
 
-# What a shell starts in the background ignores Ctrl-C, and so would these tests and all processes that they interrupt.
+# A process that a shell starts in the background ignores Ctrl-C; so would these tests and all that they interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -33,7 +33,8 @@ def pytest_report_header() -> list[str]:
     return [f"reference data: none in '{reference_data.FOLDER}' (PLACEWRIGHT_REFERENCE_DATA); its tests are left out"]
 
 
-#: What takes long to import; what starts processes of its own, where a test module names it itself; fixtures that do.
+#: Packages that take long to import; modules that start processes, if a test module imports them itself; fixtures that
+#: start processes.
 HEAVY_PACKAGES = {"torch", "jax", "transformers", "playwright", "atheris"}
 PROCESSES = {"subprocess", "multiprocessing", "command_line.process"}
 HEAVY_FIXTURES = {"browser", "open_report"}
@@ -49,7 +50,7 @@ LAB = Path(__file__).parent / "lab"
 
 
 def is_of_lab(item: pytest.Item) -> bool:
-    """Whether it tests the laboratory: stands in its folder, or is about one of its methods."""
+    """True if it tests the laboratory: it is in that folder, or its parameter `name` is one of the lab's methods."""
     name = item.callspec.params.get("name") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
     method = METHODS.get(name) if isinstance(name, str) else None
     return LAB in Path(item.path).parents or type(method).__module__.startswith("placewright.lab.")

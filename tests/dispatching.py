@@ -1,4 +1,4 @@
-"""accelerate's `dispatch_model` on two and more GPUs that are not there."""
+"""accelerate's `dispatch_model` on two or more GPUs that do not exist."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OnGpu(torch.Tensor):
         with torch._C.DisableTorchFunctionSubclass():
             made = torch.Tensor._make_subclass(cls, data.detach(), requires_grad)
         made.place = getattr(data, "place", place)
-        # By which PyTorch takes a tensor for a parameter.
+        # PyTorch takes a tensor with this attribute for a parameter.
         made._is_param = getattr(data, "_is_param", False)
         return made  # type: ignore[no-any-return]
 
@@ -55,7 +55,7 @@ class OnGpu(torch.Tensor):
 
 
 class OnGpuFromTheStart(TorchFunctionMode):
-    """What is made on a GPU."""
+    """A mode in which tensors that are created on a GPU are `OnGpu`."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = dict(kwargs or {})
@@ -66,8 +66,8 @@ class OnGpuFromTheStart(TorchFunctionMode):
 
 
 def on_gpus(model: nn.Module, made: dict[int, OnGpu]) -> nn.Module:
-    """A copy whose tensors can be moved to GPUs that are not there. made: where these are kept before they are moved,
-    since accelerate knows a tied one by its address."""
+    """A copy whose tensors can be moved to GPUs that do not exist. made: keeps these tensors alive before they are
+    moved, since accelerate knows a tied one by its address."""
     moved = copy.deepcopy(model)
     for module in moved.modules():
         for held in (module._parameters, module._buffers):
@@ -80,8 +80,8 @@ def on_gpus(model: nn.Module, made: dict[int, OnGpu]) -> nn.Module:
 
 
 def dispatched(model: nn.Module, mapping: Mapping[str, Place], args: tuple[Any, ...]) -> tuple[Any, nn.Module]:
-    """What the model computes on GPUs, and the model. Their numbers are spelt out, since without a GPU PyTorch
-    does not take 0 for one."""
+    """The result of the model dispatched over GPUs, and that model. GPUs are named "cuda:N", since without a GPU
+    PyTorch does not take 0 for one."""
     made: dict[int, OnGpu] = {}
     moved = on_gpus(model, made)
     named = {path: place if place == "cpu" else f"cuda:{place}" for path, place in mapping.items()}

@@ -1,4 +1,4 @@
-"""Which ops run again and what moves to the host under a memory limit, to the optimum: CP-SAT with times and links."""
+"""Optimal reruns and moves to the host under a memory limit: a CP-SAT model with times and links."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from exact_reruns import ALL_KEPT, ExactRuns, RerunModel, Run, Runs
 def exact_moves(
     problem: Problem, host: HostMemory, seconds: float, runs_per_op: int = 2, at_most: int | None = None
 ) -> ExactRuns:
-    """The fastest runs and moves; a tensor comes back less often than an op may run. at_most: ns that are known to do.
+    """The fastest runs and moves; a tensor returns at most max(1, runs_per_op - 1) times. at_most: a step time in ns
+    that is known to be possible.
 
-    Their ops are of the problem whose weights are made by ops in front (`with_weights_made`).
+    Their ops are those of the problem in which ops at the front make the weights (`with_weights_made`).
     """
     weights = streamable(problem.graph)
     model = _ModelWithMoves(Pieces(with_weights_made(problem, weights)), runs_per_op, host, len(weights))
@@ -39,9 +40,9 @@ def exact_moves(
 
 @dataclass(frozen=True, eq=False)
 class _Moment:
-    """Before a run, at its place, what leaves has left or what comes back begins to; at the end where it does not.
+    """A moment before a run, at its place: a leave has ended or a return begins. At the end if there is none.
 
-    stands: 1 at one of the runs. at_host: when the host works on it.
+    stands: by run, 1 for that run. at_host: when the host works on it.
     """
 
     place: Expression
@@ -52,7 +53,7 @@ class _Moment:
 
 @dataclass(frozen=True, eq=False)
 class _Return(_Moment):
-    """begin: of its transfer. end: the first place where the copy is no more."""
+    """A return from the host. begin: of its transfer. end: the first place where the copy no longer exists."""
 
     begin: Expression
     end: Expression
@@ -60,7 +61,7 @@ class _Return(_Moment):
 
 @dataclass(frozen=True, eq=False)
 class _Moved:
-    """A piece that may be moved. leave: None for a weight, which lies at the host if it comes back at all."""
+    """A piece that may be moved. leave: None for a weight, which is at the host from the start if it returns at all."""
 
     leave: _Moment | None
     returns: list[_Return]
@@ -73,12 +74,12 @@ class _Moved:
 
 
 class _ModelWithMoves(RerunModel):
-    """Runs and returns have times as well, since what comes back over a link does so while ops run.
+    """A rerun model in which runs and returns also have times, since transfers overlap with ops.
 
-    A run has a clock, when the runs before it have ended and what leaves before it has left, and a begin, when what it
-    reads has come. Leaves and returns stand at the places of runs, in the order of plans: first what leaves, then what
-    comes back, each by tensor. A reader gets what the latest run or return before it gave. Memory for what comes back
-    is held from where it stands, as the search counts it: over a link with a latency its transfer begins later.
+    A run has a clock, when all runs and leaves before it have ended, and a begin, when what it reads has arrived.
+    Leaves and returns are at the places of runs, in the order of plans: first leaves, then returns, each by tensor. A
+    reader gets the result of the latest run or return before it. Memory for a return is held from its place on, as the
+    search counts it: over a link with a latency, its transfer begins later.
     """
 
     def __init__(self, pieces: Pieces, runs_per_op: int, host: HostMemory, num_weights: int) -> None:
@@ -89,7 +90,7 @@ class _ModelWithMoves(RerunModel):
         may[: pieces.problem.lowered.output_begin[num_weights]] = True
         self.may_move = may & (np.diff(pieces.read_begin) > 0)
         self.moved: dict[int, _Moved] = {}
-        #: By piece that may be moved: whether later runs give it.
+        #: By piece that may be moved and by later run of its maker: 1 if that run gives the piece.
         self.gives: dict[int, dict[Run, Expression]] = {}
         self._orders: dict[tuple[Run, Run], Expression] = {}
         super().__init__(model, pieces, None, runs_per_op)
@@ -102,7 +103,7 @@ class _ModelWithMoves(RerunModel):
 
     @cached_property
     def horizon(self) -> int:
-        """A time within which all runs and copies come one after the other."""
+        """Time in ns that is enough for all runs and copies one after another."""
         times = self.pieces.time_ns.tolist()
         total: int = sum(time * count for time, count in zip(times, self.counts, strict=True))
         for piece in np.flatnonzero(self.may_move).tolist():
@@ -122,7 +123,7 @@ class _ModelWithMoves(RerunModel):
 
     @cached_property
     def times(self) -> dict[Run, tuple[Expression, Expression]]:
-        """The clock of each run, and its begin: in the order of places."""
+        """The clock and the begin of each run, constrained to the order of places."""
         model = self.model
         times = {run: (self._time(), self._time()) for runs in self.runs for run in runs}
 
@@ -151,7 +152,7 @@ class _ModelWithMoves(RerunModel):
         return times
 
     def _precedes(self, one: Run, other: Run) -> Expression:
-        """Whether a run has a lower place than another one; places of runs differ here."""
+        """A literal that is true if `one` has a lower place than `other`; constrains the places to differ."""
         if (other, one) in self._orders:
             return ~self._orders[other, one]
         if (one, other) not in self._orders:
@@ -161,7 +162,7 @@ class _ModelWithMoves(RerunModel):
         return self._orders[one, other]
 
     def _stands(self, maker: int, place: Expression, is_there: Expression) -> dict[Run, Expression]:
-        """At which run a moment stands that comes after an op has run."""
+        """Literals of the runs that can come after op `maker`: true for that at `place`, for none if not `is_there`."""
         stands = {
             run: self.model.new_bool_var("")
             for op, runs in enumerate(self.runs)
@@ -181,7 +182,7 @@ class _ModelWithMoves(RerunModel):
         stands = self._stands(maker, place, is_there)
         self.model.add(begin >= at_host)
         for run, literal in stands.items():
-            if run.op > self.num_weights or run.number:  # before the first op there is nothing to hear of
+            if run.op > self.num_weights or run.number:  # the host hears of nothing before the first op
                 heard = self.times[run][0] + self.there.latency_ns
                 self.model.add(at_host >= heard).only_enforce_if(literal)
         end = self.model.new_int_var(0, self.end, "")
@@ -250,7 +251,7 @@ class _ModelWithMoves(RerunModel):
         read: list[Expression],
         gives: dict[Run, Expression],
     ) -> None:
-        """Of a piece that may be moved: what a run reads of those that made it."""
+        """Constrain from which of its makers' runs `run` can read a movable piece."""
         for made, end, is_read in zip(makers, ends, read, strict=True):
             self.model.add(end > run.place).only_enforce_if(is_read)
             for later, is_given in gives.items():
@@ -276,13 +277,13 @@ class _ModelWithMoves(RerunModel):
                 self._not_between(made.place, back.place, run, is_read, is_given)
 
     def _not_between(self, place: Expression, begin: Expression, run: Run, *when: Expression) -> None:
-        """Whether before what a run reads has begun, or after the run."""
+        """Constrain `place` to be before `begin` or after `run` if all of `when` are true."""
         comes_before = self.model.new_bool_var("")
         self.model.add(place < begin).only_enforce_if(*when, comes_before)
         self.model.add(place > run.place).only_enforce_if(*when, ~comes_before)
 
     def _use_link_there(self) -> None:
-        """In the order in which first runs make what moves; a copy begins as soon as it can."""
+        """Send pieces to the host in the order in which first runs make them; a copy begins as soon as it can."""
         free: Expression = 0
         for piece in sorted(self.moved, key=lambda each: (self.pieces.maker[each], each)):
             moved = self.moved[piece]
@@ -297,7 +298,7 @@ class _ModelWithMoves(RerunModel):
             self.model.add(moved.leave.at_host >= free)
 
     def _use_link_back(self) -> None:
-        """In the order of plans, in which the host begins one return after the other."""
+        """Order returns as plans do, in which the host begins one return after the other."""
         model = self.model
         for piece, moved in self.moved.items():
             for back, following in pairwise(moved.returns):
@@ -323,7 +324,7 @@ class _ModelWithMoves(RerunModel):
             model.add(one.begin + one_takes <= two.begin).only_enforce_if(*when)
 
     def _order_with_leave(self, back: _Return, leave: _Moment) -> None:
-        """The host hears of the device, and the device of the host, a latency later."""
+        """Keep the host's order of a return and a later leave: each side hears of the other a latency later."""
         if self.there.latency_ns + self.back.latency_ns == 0:
             return
         is_before = self.model.new_bool_var("")
@@ -333,7 +334,7 @@ class _ModelWithMoves(RerunModel):
         self.model.add(back.place >= leave.place).only_enforce_if(*when, ~is_before)
 
     def _limit_host(self) -> None:
-        """As the search counts: all that is moved, and the most that is on its way back at once."""
+        """Limit the host's memory as the search counts it: all that is moved, and the most that returns at once."""
         limit = self.host_limit
         if limit is None:
             return

@@ -63,8 +63,8 @@ class Ops:
 
 
 def least_time(problem: Problem, any_order: bool) -> int | None:
-    """Dijkstra's search over what has run and what is held; None where nothing keeps the limit. First runs are in the
-    order of the graph, or in any that its dependencies allow."""
+    """The least time, by Dijkstra's search over what has run and what is held; None if nothing keeps the limit. First
+    runs are in the graph's order, or with `any_order` in any that its dependencies allow."""
     ops = Ops(problem)
     everything = frozenset(range(len(ops.time_ns)))
     start = (frozenset[int](), frozenset[int]())

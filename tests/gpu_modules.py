@@ -1,4 +1,4 @@
-"""Modules for tests on stand-ins for GPUs, and how they get into the memory of one."""
+"""Modules for tests on stand-ins for GPUs, and helpers that move them into the memory of one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def tower() -> tuple[nn.Module, torch.Tensor]:
 
 
 def spread(model: nn.Module, args: Any, kwargs: Any, devices: str, **how: Any) -> dict[str, int]:
-    """Pins that put every op on another device than the one before it, but for those that must share one."""
+    """Pins that put every op on another device than the op before it, except ops that must share a device."""
     model, args, count = copy.deepcopy(model), copy.deepcopy(args), len(devices.split(","))
     with placewright.compile(model, args, kwargs=kwargs, devices=devices, solver="input-order", **how) as compiled:
         graph = captured(compiled, *args, **kwargs)[0].graph
@@ -45,7 +45,7 @@ def spread(model: nn.Module, args: Any, kwargs: Any, devices: str, **how: Any) -
     ops, groups = problem.lowered.graph_op.tolist(), problem.groups[0].tolist()
     modules = {op.module for op in graph.ops}
     pins = {graph.ops[op].name: group % count for op, group in zip(ops, groups, strict=True)}
-    # A name that is a module's as well would pin all of it.
+    # A name that a module has too would pin the whole module.
     return {name: place for name, place in pins.items() if name not in modules}
 
 

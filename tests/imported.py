@@ -1,4 +1,4 @@
-"""What a test module imports, directly or through the package and other modules of the tests, without running it."""
+"""The imports of a test module, direct or through the package and other test modules, found without running it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _named(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-        # What is imported from a package may be a module of it.
+        # A name imported from a package may be one of its modules.
         return [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
     if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("importorskip"):
         return [str(own.value) for own in node.args[:1] if isinstance(own, ast.Constant)]

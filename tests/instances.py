@@ -19,7 +19,7 @@ FREE = Link()
 
 
 def graph_of(ops: Mapping[str, tuple[str, int]], controls: Mapping[str, str] | None = None) -> Graph:
-    """op -> (ops it reads, separated by spaces; bytes of its one output). controls: op -> ops it must follow."""
+    """Graph of op -> (ops it reads, separated by spaces; bytes of its output). controls: op -> ops it must follow."""
     index = {name: position for position, name in enumerate(ops)}
     return Graph(
         name="tiny",
@@ -45,7 +45,7 @@ def machine_of(num_devices: int, link: Link = FREE, transfer_model: TransferMode
 
 
 def problem_of(graph: Graph, machine: Machine, times_ns: ArrayLike = 1, **rest: Any) -> Problem:
-    """Each op takes the same time on every device: one number for all ops, or one per op."""
+    """A problem in which each op takes the same time on every device: one number for all ops, or one per op."""
     own = np.broadcast_to(np.array(times_ns, np.int64), (len(graph.ops),))
     return Problem(graph=graph, machine=machine, time_ns=np.repeat(own[:, None], machine.num_devices, axis=1), **rest)
 

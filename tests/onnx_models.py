@@ -1,4 +1,4 @@
-"""Small ONNX models that run, with seeded weights, and what ONNX Runtime makes of a planned one."""
+"""Small runnable ONNX models with seeded weights, and the nodes that ONNX Runtime executes of them."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def towers(path: Path, *, size: int = 16, num_towers: int = 2, depth: int = 3, b
 
 
 def image(size: int = 16, batch: int = 1) -> dict[str, Any]:
-    """What towers are called with."""
+    """The input of `towers`: a seeded random image batch, float32 [batch, 3, size, size]."""
     return {"image": np.random.default_rng(1).standard_normal((batch, 3, size, size)).astype(np.float32)}
 
 

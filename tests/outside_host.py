@@ -1,4 +1,4 @@
-"""A stand-in for a GPU beside a host whose memory PyTorch's allocator knows nothing of, so that peaks are the GPU's."""
+"""A stand-in for a GPU whose host memory PyTorch's allocator does not know, so that peaks are the GPU's."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ class OutsideHost:
         return contextlib.nullcontext()
 
     def __getattr__(self, name: str) -> Any:
-        """Streams and events."""
+        """A function that does nothing, for methods of streams and events."""
         return lambda *_: None

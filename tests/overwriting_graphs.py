@@ -1,5 +1,5 @@
-"""Small random graphs of one device that training steps are not like: memory that is overwritten in place beside other
-results of its maker, views whose sizes are tensors, ops that take no time, and orders that only controls demand."""
+"""Small random graphs for one device with features that training steps lack: ops that overwrite memory in place and
+make other results too, views whose sizes are tensors, ops that take no time, and orders set by controls alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from placewright.graph import Graph, Op, Tensor
 
 
 def overwriting_graph(seed: int, num_ops: int) -> Graph:
-    """Whatever overwrites a piece of memory comes behind all that used it before, and nothing reads an older name."""
+    """A random graph: an op that overwrites memory comes after all its users so far; later ops read no older name."""
     source = random.Random(seed)
     tensors = [Tensor(name="w", size_bytes=source.choice([1, 4, 10]), role="parameter")]
     ops: list[Op] = []

@@ -22,14 +22,14 @@ Pair = collections.namedtuple("Pair", ["left", "right"])
 
 @dataclasses.dataclass
 class Result:
-    """A dataclass that modules return; what PyTorch knows nothing of."""
+    """A dataclass that modules return and PyTorch does not know."""
 
     first: Any
     second: Any
 
 
 class RandomModule(nn.Module):
-    """Its parts one after another; some read what an earlier one made."""
+    """A chain of parts, some of which read an earlier result than the last."""
 
     def __init__(self, parts: Sequence[Any], back: Sequence[int], give: Callable[[Any], Any], gain: Any) -> None:
         super().__init__()
@@ -96,10 +96,10 @@ def tensors(tree: Any) -> list[Any]:
 
 
 class Case:
-    """What a seed stands for; each draw has a source of its own, so that parts can be left out.
+    """The random module of a seed; each draw has a random source of its own, so that parts can be left out.
 
-    keep: of the parts, those that stay. outside: tensors that a module built last reads outside of itself. log: a list
-    that it appends to.
+    keep: numbers of the parts that stay. outside: tensors that the module built last reads but does not hold. log: a
+    list that it appends to.
     """
 
     def __init__(self, seed: int, keep: Sequence[int] | None = None, only: Sequence[str] = ()) -> None:
@@ -148,7 +148,7 @@ class Case:
         return f"{', '.join(parts)} -> {self.give}, back {[self.back[n] for n in self.keep]}, {self.dtype}"
 
     def arguments(self, step: int, kinds: dict[str, str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What the module is called with at a step; the same at each call."""
+        """The module's arguments at a step, the same at each call. kinds: as `kinds` draws them."""
         torch.manual_seed(self.seed * 1000 + step)
         x = X_KINDS[kinds["x"]]().to(self.dtype)
         if kinds["x"] in ("leaf", "leaf_t", "parameter") and not x.is_leaf:
@@ -174,7 +174,7 @@ class Case:
         return tuple(args), kwargs
 
     def kinds(self, draw: random.Random) -> dict[str, str]:
-        """How the arguments are."""
+        """A random kind for each argument, "absent" for one that is not given."""
         return {
             "x": draw.choices(list(X_KINDS), [8, 2, 1, 1, 3, 1, 0.4, 0.5, 0.5])[0],
             "y": draw.choices(list(Y_KINDS), [1, 2, 2, 1, 1, 1, 1, 1, 0.5, 0.5, 10])[0],

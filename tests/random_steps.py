@@ -30,7 +30,7 @@ class Block(nn.Module):
 
 
 class Sizes:
-    """Of one step: samples, tokens of each, channels, words."""
+    """Random sizes of one step: samples, tokens of each, channels, words."""
 
     def __init__(self, draw: random.Random) -> None:
         self.draw = draw
@@ -43,7 +43,7 @@ class Sizes:
 
 
 def _backward(change: Callable[[Any], Any]) -> Any:
-    """A function that passes its argument on, with a backward of its own."""
+    """A function that returns a copy of its argument and whose backward is `change`."""
 
     class Changed(torch.autograd.Function):
         @staticmethod
@@ -58,7 +58,7 @@ def _backward(change: Callable[[Any], Any]) -> Any:
 
 
 class Saved(torch.autograd.Function):
-    """Its backward reads what forward saved, and is linear."""
+    """A function whose backward reads what forward saved, and is linear."""
 
     @staticmethod
     def forward(context: Any, x: Any) -> Any:
@@ -212,7 +212,7 @@ def _one_by_one(x: Any, given: dict[str, Any]) -> Any:
 
 
 def _mixture(sizes: Sizes) -> Block:
-    """Experts, of which the best weighs."""
+    """Two experts, of which the gate's best is added with its weight."""
 
     def function(self: Any, x: Any, given: dict[str, Any]) -> Any:
         weights, best = self.gate(x).softmax(-1).topk(1, -1)
@@ -474,7 +474,7 @@ RESULTS: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 
 class Step(nn.Module):
-    """What a seed stands for."""
+    """The random training step of a seed."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()

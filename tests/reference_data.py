@@ -1,4 +1,4 @@
-"""Files of other people that tests compare with; they are not part of the repository."""
+"""Third-party files that tests compare with; they are not part of the repository."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import pytest
 from placewright.graph import Graph, Op, Tensor, in_topological_order
 from placewright.importers.stg import parse_stg
 
-#: Beside the repository, or where the environment says.
+#: Next to the repository, or where the environment variable says.
 FOLDER = Path(os.environ.get("PLACEWRIGHT_REFERENCE_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
-#: Marks what reads a file of the folder: such tests are left out where there is none.
+#: Marks tests that read a file of the folder; they are left out if it does not exist.
 needs_reference_data = pytest.mark.reference_data
 
 STG = FOLDER / "stg50"
@@ -31,7 +31,7 @@ def task_graph(name: str) -> Graph:
 
 
 def certified_rows() -> Iterator[tuple[str, int, int]]:
-    """Instance, processors and optimal makespan where it is proved."""
+    """Instance, processors and optimal makespan, of those where it is proven."""
     with (STG / "certified_makespans.csv").open() as file:
         for row in csv.DictReader(file):
             if row["status"] == "OPTIMAL":
@@ -39,7 +39,7 @@ def certified_rows() -> Iterator[tuple[str, int, int]]:
 
 
 def known_peaks() -> dict[str, tuple[Graph, int]]:
-    """Graphs whose tensors each have one producer, with the least peak over tensors alone, which was proved."""
+    """Graphs whose tensors each have one producer, with the proven least peak over tensors alone."""
     records: dict[str, dict[str, Any]] = json.loads(OLLA.read_text())
     return {
         name: (_graph(record), record["bruteforce_min_peak_edges_only"])

@@ -1,4 +1,4 @@
-"""The decoders beside the paper's, slow and obvious: what docs/algorithms.md says of each, in plain loops."""
+"""The decoders other than the paper's, slow and obvious: docs/algorithms.md in plain loops."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ Devices = list[int]
 
 
 def decode(problem: Problem, keys: np.ndarray, decoder: str) -> tuple[Devices, Order]:
-    """As problem.core.decode. The devices of earliest-finish and the moments of evictions are the core's own, which
-    other tests hold to the simulation. Segment-fill: for problems without groups and memory."""
+    """Devices and order that problem.core.decode should return. The devices of earliest-finish and the moments of
+    evictions come from the core; other tests check them against the simulation. Segment-fill: for problems without
+    groups and memory."""
     if decoder == "segment-fill":
         return SegmentFill(problem, keys).run()
     if decoder == "earliest-finish":
@@ -30,7 +31,7 @@ def decode(problem: Problem, keys: np.ndarray, decoder: str) -> tuple[Devices, O
 
 
 def op_order(problem: Problem, priorities: np.ndarray) -> list[int]:
-    """Of the ops whose needs have been taken always the one of highest priority, the lowest of equals."""
+    """A topological order that always takes the ready op of highest priority, the lowest index among equals."""
     structure = structure_of(problem)
     taken: list[int] = []
     while len(taken) < structure.num_ops:
@@ -45,8 +46,8 @@ def op_order(problem: Problem, priorities: np.ndarray) -> list[int]:
 
 
 def lazy(problem: Problem, device_of: Devices, ops: list[int]) -> Order:
-    """Right before the first use; where transfers block and time counts, with all that waits between the two devices,
-    in the order in which it was made, first what goes to the reader."""
+    """An order with each transfer right before its first use. If transfers block and time is the objective, all that
+    waits between the two devices moves with it: first to the reader's device, each way in the order it was made."""
     batched = problem.machine.transfer_model == "blocking" and problem.objective == "step-time"
     structure = structure_of(problem)
     order: Order = []
@@ -70,7 +71,7 @@ def lazy(problem: Problem, device_of: Devices, ops: list[int]) -> Order:
 
 
 def early_free(problem: Problem, device_of: Devices, ops: list[int]) -> Order:
-    """As soon as a transfer is the last use of its memory at home, else right before the first use."""
+    """An order with each transfer as soon as it is the last use of its memory at home, or else before its first use."""
     structure, storage = structure_of(problem), [int(s) for s in problem.lowered.storage]
     order: Order = []
     needed = structure.needed_transfers(device_of)
@@ -100,7 +101,8 @@ def early_free(problem: Problem, device_of: Devices, ops: list[int]) -> Order:
 
 
 def evict(problem: Problem, device_of: Devices, ops: list[int]) -> Order:
-    """The core's evictions for the limits and 85% of the largest peak that the core's late order has."""
+    """The core's order with evictions that keep the limits and, if peak memory is the objective, 85% of the largest
+    peak of the core's late order."""
     devices, sequence = np.array(device_of, np.int32), np.array(ops, np.int32)
     target = [2**62 if limit is None else limit for limit in problem.memory_limits_bytes]
     if problem.objective == "peak-memory":
@@ -112,7 +114,8 @@ def evict(problem: Problem, device_of: Devices, ops: list[int]) -> Order:
 
 
 class SegmentFill:
-    """Segments between barriers; `state` says in which one an op ran. Everything is looked up anew at every step."""
+    """Segment-fill: segments between barriers. `segment_of`: the one in which an op ran. Each step looks up everything
+    anew."""
 
     def __init__(self, problem: Problem, priorities: np.ndarray) -> None:
         self.problem, self.structure = problem, structure_of(problem)

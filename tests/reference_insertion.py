@@ -16,7 +16,7 @@ Busy = list[tuple[int, int]]  # (start, finish), sorted
 
 @dataclass(kw_only=True)
 class Inserted:
-    """device_of, start, finish: per op. step_time_ns: when the last op ends."""
+    """A schedule. device_of, start, finish: per op. step_time_ns: when the last op ends."""
 
     device_of: list[int]
     start: list[int]
@@ -36,7 +36,7 @@ def insert(
     fixed: Sequence[int] = (),
     outlook: Sequence[Sequence[int]] = (),
 ) -> Inserted:
-    """As the core's insertion_schedule."""
+    """The schedule that the core's insertion_schedule should return."""
     structure, machine = structure_of(problem), problem.machine
     group, allowed = (array.tolist() for array in problem.groups)
     times = problem.time_ns[problem.lowered.graph_op].tolist()
@@ -51,7 +51,7 @@ def insert(
     plan = Inserted(device_of=[-1] * size, start=[0] * size, finish=[0] * size)
 
     def transfers(op: int, device: int) -> list[tuple[int, int, int, int]]:
-        """(tensor, source, start, finish) of each of its inputs that must still come."""
+        """(tensor, source, start, finish) of each input that must still move to the device."""
         coming: list[tuple[int, int, int, int]] = []
         for tensor in structure.inputs[op]:
             source = plan.device_of[structure.producer[tensor]]
@@ -101,8 +101,8 @@ def insert(
 
 
 def _first_fit(busy: Busy, ready: int, duration: int) -> int:
-    """The first moment from `ready` on at which nothing of a positive length is in the way; work of no length may stand
-    between two others."""
+    """The first moment from `ready` on at which the duration overlaps nothing; work of zero length fits between two
+    others that touch."""
     moments = [ready, *(end for _, end in busy if end > ready)]
     return min(t for t in moments if all(t + duration <= start or end <= t for start, end in busy))
 
@@ -113,8 +113,8 @@ def _occupy(busy: Busy, start: int, finish: int) -> None:
 
 
 def in_order(problem: Problem, plan: Inserted, sequence: Sequence[int]) -> list[int]:
-    """Of the ops whose predecessors stand in the order always the one that starts first, then finishes first, then was
-    placed first."""
+    """A topological order that always takes the ready op that starts first, then finishes first, then was placed
+    first."""
     structure = structure_of(problem)
     place = {op: position for position, op in enumerate(sequence)}
     order: list[int] = []
@@ -130,7 +130,8 @@ def in_order(problem: Problem, plan: Inserted, sequence: Sequence[int]) -> list[
 
 
 def optimistic_costs(problem: Problem) -> list[list[int]]:
-    """Per op and device: the most over successors of the least over their devices of what the path from there takes."""
+    """Costs [ops, devices]: the maximum, over an op's successors, of the least time, over the successor's devices, of
+    the path that remains."""
     structure, machine = structure_of(problem), problem.machine
     count = machine.num_devices
     links = [machine.links[a][b] for a in range(count) for b in range(count) if a != b]
@@ -150,12 +151,12 @@ def optimistic_costs(problem: Problem) -> list[list[int]]:
     return costs
 
 
-#: Of the graph: the op at the other end of an edge and the mean time of what moves along it.
+#: The op at the other end of an edge of the graph, and the mean time of the transfer along it.
 Edge = tuple[int, int]
 
 
 def cpop_sequence_and_devices(problem: Problem) -> tuple[list[int], list[int]]:
-    """As the core's critical_path_first."""
+    """The sequence, and devices or -1, that the core's critical_path_first should return."""
     plan = ContentionFree(problem)
     edges = _edges(plan, _mean_transfer_ns(problem))
     upward: list[int] = _core.bottom_levels(problem.core).tolist()
@@ -173,7 +174,7 @@ def cpop_sequence_and_devices(problem: Problem) -> tuple[list[int], list[int]]:
 
 
 def _by_key(plan: ContentionFree, keys: Sequence[int]) -> Iterator[int]:
-    """All ops, of those whose predecessors came already always the one of least key, then of least index."""
+    """All ops in topological order, always the ready one of least key, then of least index."""
     awaited = list(plan.num_awaited)
     for _ in keys:
         op = min((op for op, count in enumerate(awaited) if count == 0), key=lambda op: (keys[op], op))
@@ -184,7 +185,7 @@ def _by_key(plan: ContentionFree, keys: Sequence[int]) -> Iterator[int]:
 
 
 def _mean_transfer_ns(problem: Problem) -> list[int]:
-    """Per tensor the time over a link that stands for all of the machine's, as in the core's bottom levels."""
+    """Transfer time per tensor over a link with the means of the machine's links, as in the core's bottom levels."""
     count = problem.machine.num_devices
     links = [problem.machine.links[a][b] for a in range(count) for b in range(count) if a != b]
     if not links:
@@ -195,7 +196,7 @@ def _mean_transfer_ns(problem: Problem) -> list[int]:
 
 
 def _edges(plan: ContentionFree, transfer_ns: Sequence[int]) -> list[list[Edge]]:
-    """Per op one edge per tensor that another reads and per control dependency."""
+    """Edges out of each op: one per reader of each tensor that it makes, and one per control dependency."""
     edges: list[list[Edge]] = [[] for _ in plan.inputs]
     for op, tensors in enumerate(plan.inputs):
         for tensor in tensors:
@@ -206,7 +207,7 @@ def _edges(plan: ContentionFree, transfer_ns: Sequence[int]) -> list[list[Edge]]
 
 
 def _downward_ranks(plan: ContentionFree, edges: Sequence[Sequence[Edge]]) -> list[int]:
-    """Per op the longest path from the start to it, over mean times, its own not counted."""
+    """Length of the longest path from the start to each op, over mean times, without the op's own time."""
     rank = [0] * len(edges)
     for op, own in enumerate(edges):
         after = rank[op] + sum(plan.times[op]) // len(plan.times[op])
@@ -216,7 +217,7 @@ def _downward_ranks(plan: ContentionFree, edges: Sequence[Sequence[Edge]]) -> li
 
 
 def _critical_path(plan: ContentionFree, edges: Sequence[Sequence[Edge]], upward: Sequence[int]) -> list[int]:
-    """The longest path: from the first op of highest upward rank, always on along what that rank counts."""
+    """The longest path: from the first source of highest upward rank, always along the edge that sets the rank."""
     sources = [op for op, count in enumerate(plan.num_awaited) if count == 0]
     path = [max(sources, key=lambda op: upward[op])]
     while own := edges[path[-1]]:

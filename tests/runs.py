@@ -1,4 +1,4 @@
-"""Runs of plans, made up: every op starts and takes twice as late and long as planned."""
+"""Made-up runs of plans: every op starts twice as late and takes twice as long as planned."""
 
 from __future__ import annotations
 

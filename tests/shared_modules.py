@@ -1,4 +1,4 @@
-"""Random networks whose layers share parameters, activations and each other, and that hold what no op reads."""
+"""Random networks whose layers share parameters, activations and layers, and that hold tensors that no op reads."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Residual(nn.Module):
 
 
 class InTurn(nn.Module):
-    """A list, nested."""
+    """A chain of modules in a nested list."""
 
     def __init__(self, *parts: nn.Module) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class Idle(nn.Module):
 
 
 class Reader(nn.Module):
-    """Reads the weight of a layer that it holds where no parent sees it."""
+    """Reads the weight of a layer that it holds in a plain list, where no parent sees it."""
 
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class Reader(nn.Module):
 
 
 class Alias(nn.Module):
-    """Holds the weight of a layer elsewhere under a name of its own, and may read it."""
+    """Holds the weight of another layer under a name of its own, and may read it."""
 
     def __init__(self, layer: nn.Linear, reads: bool) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class Alias(nn.Module):
 
 
 class Odd(nn.Module):
-    """Layers in turn, some of them by other names; a skip over all, and parameters of its own."""
+    """Layers one after another, some again under other names, perhaps with a skip over all and own parameters."""
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ class Odd(nn.Module):
         self.steps = steps
 
     def _linear(self) -> nn.Linear:
-        """A layer, which may share a parameter with one before it, or one before it itself."""
+        """A new layer, which may share a parameter with an earlier one, or an earlier layer itself."""
         made, chance = nn.Linear(WIDTH, WIDTH), self._rng.random()
         if self._linears and chance < 0.32:
             other = self._rng.choice(self._linears)

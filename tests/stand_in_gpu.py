@@ -1,9 +1,9 @@
-"""A stand-in for GPUs that computes on the CPU, keeps what is asked of it, and objects to what a GPU would do wrong.
+"""A stand-in for GPUs that computes on the CPU, records what is asked of it, and objects to what a GPU would do wrong.
 
-It is as late as a GPU may be: a copy holds rubbish until somebody has waited for an event behind it. It knows which
-stream uses which memory, and from events and waits what happens before what, so that it finds every use of a tensor
-that another stream may still be writing, every overwriting of one that another may still be reading, every tensor of
-the host that meets one of a device, and every use on a stream that the allocator was not told of.
+It is as late as a GPU may be: a copy holds rubbish until somebody has waited for an event after it. It knows which
+stream uses which memory, and from events and waits what happens before what. So it finds every use of a tensor that
+another stream may still be writing, every overwriting of one that another may still be reading, every tensor of the
+host that meets one of a device, and every use on a stream that the allocator does not know of (`record_stream`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Clock = dict[int, int]
 
 
 class Stream:
-    """A stream: its number, what happened before its next op (`clock`, by stream), and copies not yet seen to."""
+    """A stream: its number, what happened before its next op (`clock`, by stream), and its copies (`pending`)."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -48,7 +48,7 @@ def merge(into: Clock, clock: Clock) -> None:
 
 
 class Event:
-    """What has happened when it comes, and when, in steps of everything that was launched."""
+    """An event: the clock and copies of its stream so far, and its moment, in entries of the recorder's log."""
 
     def __init__(self, stream: Stream, moment: int) -> None:
         self.clock = dict(stream.clock)
@@ -57,8 +57,8 @@ class Event:
 
 
 class Recorder:
-    """What all devices of a test share. log: what was asked, in order. owner: of memory on a device, with the stream it
-    was made on."""
+    """The state that all devices of a test share. log: what was asked, in order. owner: the device of memory, and the
+    stream it was made on."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -74,7 +74,7 @@ class Recorder:
         self.local = threading.local()
 
     def host(self) -> Clock:
-        """What the calling thread knows to be done."""
+        """The calling thread's clock: by stream, how much it knows to be done."""
         clock: Clock = self.local.__dict__.setdefault("host", defaultdict(int))
         return clock
 
@@ -109,8 +109,8 @@ class Recorder:
             copy()
 
     def not_kept(self) -> list[tuple[int, int]]:
-        """Uses on another stream than the one that made the memory which the allocator was not told of. What was made
-        on the callers' streams lives longer than a step."""
+        """Uses of memory, unknown to the allocator, on another stream than the one it was made on. Memory made on the
+        callers' (default) streams is left out: it lives longer than a step."""
         return sorted(
             (where, number)
             for where, number in self.used - self.kept
@@ -147,9 +147,9 @@ class Lock:
 
 
 class Device:
-    """One stand-in for a GPU: a `Driver`. lacks: names of the ops it has no kernel for. exhausted_by: of those for
-    which its memory does not suffice. unrecordable: of those that wait for the GPU, as nothing may in a recording.
-    broken: what it reports when somebody waits for it."""
+    """One stand-in for a GPU: a `Driver`. lacks: names of ops that it has no kernel for. exhausted_by: names of ops for
+    which its memory does not suffice. unrecordable: names of ops that wait for the GPU, which a recording forbids.
+    broken: the error that it reports when somebody waits for it."""
 
     def __init__(self, index: int, recorder: Recorder) -> None:
         self.name = f"cuda:{index}"
@@ -290,8 +290,8 @@ class Device:
         stream.pending.append(copy)
 
     def recording(self, launch: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
-        """What was recorded is done by launching it again; until then, nothing has changed, and what it makes is
-        rubbish."""
+        """A function that replays what was recorded by launching it again, and its results. Until then, memory is as
+        before, and the results are rubbish."""
         recorder = self.recorder
         before = [(storage, storage.clone()) for storage in list(recorder.held)]
         # The host waits for the GPU before it records.
@@ -339,7 +339,7 @@ def _rubbish(row: Any) -> Any:
 
 
 class _Launches(TorchDispatchMode):
-    """Ops of a thread whose arguments are on a device are launched on its stream there."""
+    """A mode that launches a thread's ops whose arguments are on a device on the thread's stream there."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
@@ -403,15 +403,15 @@ def _is_view(func: Any) -> bool:
 
 
 class StandIns:
-    """What `Gpus` says where these stand in for GPUs."""
+    """A replacement of `Gpus` that offers stand-in devices."""
 
     def __init__(self, count: int) -> None:
         self.recorder = Recorder()
         self.devices = [Device(index, self.recorder) for index in range(count)]
 
     def install(self, put: Callable[[Any, str, Any], None]) -> None:
-        """Puts them where the package looks for GPUs, and locks that say what is known behind them where its threads
-        meet. put: `setattr`, or what undoes it in the end."""
+        """Puts itself where the package looks for GPUs, and locks that pass clocks on where its threads meet. put:
+        `setattr`, or a version of it that is undone in the end."""
         for module in (cuda, machine):
             put(module, "Gpus", self)
         recording = types.SimpleNamespace(allocate_lock=lambda: Lock(self.recorder))

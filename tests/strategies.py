@@ -42,7 +42,7 @@ class _Drawing:
         return len(self.tensors) - 1
 
     def some_tensors(self, most: int) -> list[int]:
-        """Tensors there are, newest first when shrunk; one may come twice."""
+        """Some of the tensors so far, newest first when shrunk; one may come twice."""
         if not self.tensors:
             return []
         newest = st.integers(0, len(self.tensors) - 1).map(lambda back: len(self.tensors) - 1 - back)

@@ -1,4 +1,4 @@
-"""Small modules that do what captured networks may do, each with what it is called with; and modules beside eager."""
+"""Small modules that do what captured networks may do, with their arguments; and comparisons with eager."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUICK: dict[str, Any] = {"devices": "cpu:0,cpu:1", "evaluations": 20, "solver": 
 
 
 class Branches(nn.Module):
-    """Two branches that two devices can share, with normalization, dropout and what is no tensor among the results."""
+    """Two branches that two devices can share, with normalization, dropout, and results that are no tensors."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class ReturnsWhatItGets(nn.Module):
 
 
 def calls() -> dict[str, Callable[[], tuple[nn.Module, tuple[Any, ...], dict[str, Any]]]]:
-    """By name: makes a module and its arguments, the same ones every time."""
+    """Functions by name that make a module and its arguments, the same every time."""
 
     def seeded(make: Callable[[], tuple[nn.Module, tuple[Any, ...], dict[str, Any]]]) -> Any:
         def made() -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
@@ -111,7 +111,8 @@ def calls() -> dict[str, Callable[[], tuple[nn.Module, tuple[Any, ...], dict[str
 
 
 def captured(compiled: Any, *args: Any, **kwargs: Any) -> tuple[Any, list[Any], list[Any]]:
-    """Of what `placewright.compile` returned: its graph for these arguments, values of parameters and other inputs."""
+    """The graph that a result of `placewright.compile` captures for these arguments, and the values of its parameters
+    and of its other inputs."""
     graph, values = compiled.captured("tests", args, kwargs)
     return (graph, *graph.program.split(values))
 
@@ -121,7 +122,7 @@ def batch(seed: int = 1, rows: int = 8, columns: int = 16) -> torch.Tensor:
 
 
 class Wrapped(nn.Module):
-    """A linear layer, and a function that makes a result of what it returns and of further arguments."""
+    """A linear layer, and a function of the module, the layer's output and further arguments."""
 
     def __init__(self, then: Callable[..., Any], **attributes: Any) -> None:
         super().__init__()
@@ -144,10 +145,10 @@ def differences_from_eager(
     tolerance: float = 0.0,
     **options: Any,
 ) -> list[str]:
-    """How a module as planned differs from the same in eager after some calls, and by planning alone.
+    """Differences of a module as planned from the same in eager after some calls, and those by planning alone.
 
     Compared are results, arguments, parameters, buffers, all gradients, attributes and generators of random numbers.
-    calls: the arguments of each; by default three batches. change: made to the module after the first call.
+    calls: the arguments of each; by default three batches. change: called with the module after the first call.
     """
     calls = calls or [(batch(seed),) for seed in range(3)]
     found = []

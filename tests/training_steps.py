@@ -106,7 +106,8 @@ def training_step(seed: int, depth: int) -> Graph:
 
 
 def limited(graph: Graph, share: float) -> Problem:
-    """On one device, with a limit so far between what its largest op needs and what each op running once takes."""
+    """A problem on one device. share: where its limit is between what its largest op needs, 0, and the peak of the
+    captured order, 1."""
     times = np.array([[op.time_ns or 0] for op in graph.ops], np.int64)
     problem = Problem(graph=graph, machine=ONE_DEVICE, time_ns=times)
     lowered, ops = problem.lowered, np.arange(problem.core.num_ops, dtype=np.int32)

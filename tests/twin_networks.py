@@ -1,4 +1,4 @@
-"""The same networks written for JAX and for PyTorch, so that what the importers say of them can be compared."""
+"""The same networks written for JAX and for PyTorch, so that the graphs of both importers can be compared."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def floats(*shape: int) -> Any:
 
 @dataclass(frozen=True)
 class Twin:
-    """One network twice. loss: of weights and arguments. module: its twin, of inputs alike."""
+    """One network twice. loss: in JAX, of weights and arguments. module: makes its PyTorch twin, which takes inputs."""
 
     loss: Callable[..., Any]
     weights: Any

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-#: What hangs fails in the end; nothing that works comes near it, on a machine as busy as it may be.
+#: Seconds after which a hang fails; nothing that works comes near it, however busy the machine is.
 PATIENCE_S = 600
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Looks a hundred times a second."""
+    """Checks a hundred times a second; raises AssertionError after PATIENCE_S."""
     for _ in range(100 * PATIENCE_S):
         if condition():
             return

@@ -28,8 +28,8 @@ NUM_FEATURES = 6
 
 
 def features(problem: Problem) -> Tensor:
-    """Of each op, [ops, 6]: position in the captured order; how far the end is, by time; its time and bytes as shares
-    of the largest; how many tensors it reads and makes."""
+    """Features of each op, [ops, 6]: position in the captured order, bottom level (time to the end), mean time, bytes
+    it makes, and how many tensors it reads and makes; each as a share of the largest."""
     lowered, num_ops = problem.lowered, problem.core.num_ops
     time = problem.time_ns[lowered.graph_op].mean(axis=1)
     size = np.bincount(lowered.producer, lowered.transfer_bytes, num_ops)
@@ -45,7 +45,7 @@ class MlpConfiguration:
 
 
 class DeviceDistribution:
-    """Of a device for each op, drawn apart from all others. logits: [ops, devices]."""
+    """Distributions of the device of each op, drawn independently. logits: [ops, devices]."""
 
     def __init__(self, logits: Tensor) -> None:
         self.log_probability = torch.log_softmax(logits, 1)
