@@ -92,12 +92,14 @@ NETWORKS = {"llama": llama, "gpt2": gpt, "resnet": resnet, "segmentation": segme
 
 
 def is_fastest(found: Alternatives) -> bool:
-    """True if the first row is the fastest setup that fits and trains the same, or there is no such setup."""
-    same = [each for each in found.setups if each.fits and not each.changes]
+    """True if the first row is the fastest setup that fits and trains the same; where none does, the fastest that fits;
+    or if none fits."""
+    fits = [each for each in found.setups if each.fits]
+    counted = [each for each in fits if not each.changes] or fits
     first = found.setups[0]
-    if not same:
-        return not first.fits or bool(first.changes)
-    return first in same and first.time_per_sample_ns == min(each.time_per_sample_ns for each in same)
+    return not fits or (
+        first in counted and first.time_per_sample_ns == min(each.time_per_sample_ns for each in counted)
+    )
 
 
 def parser() -> argparse.ArgumentParser:

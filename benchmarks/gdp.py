@@ -17,7 +17,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import exp, log
+from math import exp, inf, log
 from pathlib import Path
 from typing import Any
 
@@ -240,16 +240,15 @@ def mean_ratio(rows: Sequence[Row], part: str, network: str) -> float | None:
 
 
 def reached(rows: Sequence[Row], part: str, goal: str, network: str) -> str:
-    """Evaluations until `part` is as good as `goal` ends: the lower median of the seeds that get there, "never" if half
-    or more do not, and "" without such rows."""
+    """Evaluations until `part` is as good as `goal` ends: the lower median of the seeds, "never" if half or more do not
+    get there, and "" without such rows."""
     counts = []
     for row in (row for row in rows if (row["part"], row["network"]) == (part, network)):
         ends = [r["step_time_ns"] for r in rows if (r["part"], r["network"], r["seed"]) == (goal, network, row["seed"])]
-        counts.append(next((at for at, _, best in row["trace"] if ends and best <= ends[0]), None))
-    found = [count for count in counts if count is not None]
+        counts.append(next((at for at, _, best in row["trace"] if ends and best <= ends[0]), inf))
     if not counts:
         return ""
-    return f"{statistics.median_low(found)}" if len(found) * 2 > len(counts) else "never"
+    return "never" if counts.count(inf) * 2 >= len(counts) else f"{statistics.median_low(counts)}"
 
 
 if __name__ == "__main__":
