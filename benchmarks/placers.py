@@ -326,7 +326,8 @@ def table_2(found: dict[tuple[str, str], list[Row]]) -> None:
         own, known = step_ms(found, case, "colocrl"), [value for value in others if value is not None]
         if own is None or not known:
             continue
-        gains = [f"{min(known) / own - 1:+.1%}", "" if others[-1] is None else f"{others[-1] / own - 1:+.1%}"]
+        fits = own < float("inf")
+        gains = [f"{each / own - 1:+.1%}" if fits and each is not None else "" for each in (min(known), others[-1])]
         print(f"| {case} | {' | '.join(map(text_of, [*others, own]))} | {' | '.join(gains)} |")
 
 
