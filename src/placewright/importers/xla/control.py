@@ -51,14 +51,6 @@ def _same(translation: Translation, instruction: Instruction, operands: Sequence
     return tuple(operands) if isinstance(instruction.type, tuple) and not is_tuple else operands[0]
 
 
-def _first(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
-    return operands[0]
-
-
-def _constant(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
-    return translation.constant(instruction)
-
-
 def _call(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
     return translation.run(instruction.called[0], operands, f"{prefix}{instruction.name}/", instruction)
 
@@ -198,12 +190,13 @@ def _flat(operands: Sequence[Value]) -> list[Any]:
     return [leaf for operand in operands for leaf in leaves(operand) if leaf is not None]
 
 
+_FIRST: Rule = lambda translation, instruction, operands, prefix: operands[0]  # noqa: E731
 _RULES: dict[str, Rule] = {
     "tuple": _tuple,
     "get-tuple-element": _element,
     "identity": _same,
-    "add-dependency": _first,
-    "constant": _constant,
+    "add-dependency": _FIRST,
+    "constant": lambda translation, instruction, operands, prefix: translation.constant(instruction),
     "call": _call,
     "fusion": _fusion,
     "while": _loop,
@@ -225,7 +218,7 @@ def rule_of(instruction: Instruction) -> Rule | None:
     if rule is None and instruction.opcode.endswith("-start"):
         rule = _start
     elif rule is None and instruction.opcode.endswith(("-done", "-update")):
-        rule = _first
+        rule = _FIRST
     if rule is not None:
         _check(instruction)
     return rule

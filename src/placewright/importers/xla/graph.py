@@ -178,14 +178,12 @@ def write_updates(translation: Translation, outputs: MutableSequence[int], updat
 
 def _copied(translation: Translation, tensor: int, *, is_early: bool) -> int:
     """A copy of a result; an early one is made as soon as there is something to copy, before that is written over."""
-    name = translation.unique(f"copy:{translation.builder.tensors[tensor].name}")
-    new = translation.add_tensor(name, translation.arrays[tensor])
-    whole = translation.owner[tensor]
-    if translation.arrays[whole].size_bytes == translation.arrays[tensor].size_bytes:
+    label, array = f"copy:{translation.builder.tensors[tensor].name}", translation.arrays[tensor]
+    if translation.arrays[whole := translation.owner[tensor]].size_bytes == array.size_bytes:
         tensor = whole
-    op = translation.add_op(name, "copy", inputs=[tensor], outputs=[new])
+    new = translation.make(label, "copy", array, [tensor])
     if is_early:
-        translation.early[op] = translation.producer.get(tensor, -1)
+        translation.early[translation.producer[new]] = translation.producer.get(tensor, -1)
     return new
 
 
@@ -202,9 +200,9 @@ def add_update(translation: Translation, new: int, old: int) -> int:
     computed = op >= 0 and translation.builder.ops[op].kind not in ("input", "view") and op not in translation.early
     readers = translation.readers.get(_owner(translation, old), [])
     if not (fits and computed and all(translation.early.get(reader, reader - 1) < op for reader in readers)):
-        name = translation.unique(f"copy:{translation.builder.tensors[old].name}")
-        source, new = new, translation.add_tensor(name, translation.arrays[old])
-        op = translation.add_op(name, "copy", inputs=[source], outputs=[new])
+        label = f"copy:{translation.builder.tensors[old].name}"
+        new = translation.make(label, "copy", translation.arrays[old], [new])
+        op = translation.producer[new]
     _overwrite(translation, op, new, old, is_output=True)
     return new
 
@@ -216,17 +214,11 @@ def add_optimizer(translation: Translation, parameter: int, gradient: int, funct
         translation.add_tensor(translation.unique(f"{label}.{state}"), array, role="parameter")
         for state in OPTIMIZER_STATES[function]
     ]
-    name = f"{function}:{label}"
-    result = translation.add_tensor(name, array)
-    op = translation.add_op(
-        name,
-        "optimizer",
-        inputs=[parameter, gradient, *states],
-        outputs=[result],
-        attributes={"function": function},
-        phase="optimizer",
+    inputs, attributes = [parameter, gradient, *states], {"function": function}
+    result = translation.make(
+        f"{function}:{label}", "optimizer", array, inputs, attributes=attributes, phase="optimizer"
     )
-    _overwrite(translation, op, result, parameter, is_output=True)
+    _overwrite(translation, translation.producer[result], result, parameter, is_output=True)
 
 
 def _overwrite(translation: Translation, op: int, new: int, old: int, *, is_output: bool) -> None:

@@ -22,6 +22,14 @@ MAX_DEPTH = 64
 MAX_INSTRUCTIONS = 1_000_000
 MAX_LEAVES = 50_000
 
+_SMALL_FLOATS = "f4e2m1fn f8e3m4 f8e4m3 f8e4m3fn f8e4m3b11fnuz f8e4m3fnuz f8e5m2 f8e5m2fnuz f8e8m0fnu"
+#: What placewright calls the floating element types, by how HLO spells them.
+FLOATS: Mapping[str, str] = {
+    "bf16": "bfloat16",
+    **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
+    **{name: f"float{name[1]}_{name[2:]}" for name in _SMALL_FLOATS.split()},
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Array:
