@@ -9,9 +9,9 @@ from typing import Any
 
 from placewright.importers.xla.bodies import body_of
 from placewright.importers.xla.loops import trip_count
-from placewright.importers.xla.program import MAX_LEAVES, Instruction, Value, leaves, like
+from placewright.importers.xla.program import MAX_LEAVES, Body, Instruction, Value, leaves, like
 from placewright.importers.xla.shards import shard_map, to_parts, to_wholes
-from placewright.importers.xla.translation import Body, Rule, Translation
+from placewright.importers.xla.translation import Rule, Translation
 from placewright.support.errors import InputError, shown
 
 _UNKNOWN_TRIPS = "loops that run as often as data says: {count}; each is assumed to run once"

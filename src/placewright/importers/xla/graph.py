@@ -50,7 +50,7 @@ def build_graph(
 def _finished(translation: Translation, metadata: Mapping[str, Any]) -> Graph:
     builder = translation.builder
     views, weights = split_stacked_weights(translation)
-    drop_unused(builder, translation.kept, views, weights, translation.early, translation.scopes)
+    drop_unused(translation, views, weights)
     for index, phase in enumerate(phases(builder, translation.scopes)):
         if phase and not builder.ops[index].phase:
             builder.change_op(index, phase=phase)
@@ -80,30 +80,12 @@ def split_stacked_weights(translation: Translation) -> tuple[Set[int], Set[int]]
     return {op for op, base in views.items() if base in whole}, whole
 
 
-def drop_unused(
-    builder: GraphBuilder,
-    kept: Collection[int],
-    replaced: Collection[int],
-    split: Collection[int],
-    early: Mapping[int, int],
-    *per_op: MutableSequence[Any],
-) -> None:
+def drop_unused(translation: Translation, replaced: Collection[int], split: Collection[int]) -> None:
     """Removes ops that neither lead to an output nor are kept, and constants that nothing reads, and puts ops where
-    they are to stand.
-
-    replaced, split: ops and parameters that are not needed any more. early: by op the one that it stands right after,
-    -1 for the beginning. per_op: lists with an entry for each op, of which the same becomes.
-    """
-    ops, tensors = builder.ops, builder.tensors
+    they are to stand. replaced, split: ops and parameters that are not needed any more."""
+    ops, tensors, early = translation.builder.ops, translation.builder.tensors, translation.early
     wanted = {index for index, tensor in enumerate(tensors) if tensor.is_output}
-    live: list[int] = []
-    for index in range(len(ops) - 1, -1, -1):
-        op = ops[index]
-        if index in replaced:
-            continue
-        if op.kind == "input" or index in kept or not wanted.isdisjoint(op.outputs):
-            live.append(index)
-            wanted.update(op.inputs)
+    live = translation.live_ops(wanted, replaced)
     live.sort(key=lambda index: (early.get(index, index), index))
     made = {tensor for index in live for tensor in ops[index].outputs}
     staying = [
@@ -111,11 +93,9 @@ def drop_unused(
         for index, tensor in enumerate(tensors)
         if index in made or index in wanted or (tensor.role == "parameter" and index not in split)
     ]
-    if not early and len(live) == len(ops) and len(staying) == len(tensors):
-        return
-    _renumber(builder, live, staying)
-    for entries in per_op:
-        entries[:] = [entries[index] for index in live]
+    if early or len(live) < len(ops) or len(staying) < len(tensors):
+        _renumber(translation.builder, live, staying)
+        translation.scopes = [translation.scopes[index] for index in live]
 
 
 def _renumber(builder: GraphBuilder, live: list[int], staying: list[int]) -> None:

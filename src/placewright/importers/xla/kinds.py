@@ -43,32 +43,12 @@ _OPCODES: Mapping[str, str] = {
 KIND_OF_OPCODE: Mapping[str, str] = {opcode: kind for kind, opcodes in _OPCODES.items() for opcode in opcodes.split()}
 
 #: The name that costs know an element-by-element function by, where the dialects spell it otherwise.
-_FUNCTIONS = {
-    "divide": "div",
-    "exponential": "exp",
-    "exponential-minus-one": "expm1",
-    "log-plus-one": "log1p",
-    "logistic": "sigmoid",
-    "sine": "sin",
-    "cosine": "cos",
-    "power": "pow",
-    "rem": "remainder",
-    "add-any": "add",
-    "subtract": "sub",
-    "multiply": "mul",
-    "square": "mul",
-    "maximum": "max",
-    "minimum": "min",
-    "negate": "neg",
-    "select-n": "select",
-    "erf-inv": "erfinv",
-    "asinh": "asin",
-    "acosh": "acos",
-    "atanh": "atan",
-    "sinh": "sin",
-    "cosh": "cos",
-    "integer-pow": "mul",
-}
+_FUNCTIONS_BY_OPCODE = """
+    divide:div exponential:exp exponential-minus-one:expm1 log-plus-one:log1p logistic:sigmoid sine:sin
+    cosine:cos power:pow rem:remainder add-any:add subtract:sub multiply:mul square:mul maximum:max minimum:min
+    negate:neg select-n:select erf-inv:erfinv asinh:asin acosh:acos atanh:atan sinh:sin cosh:cos integer-pow:mul
+"""
+_FUNCTIONS = dict(pair.split(":") for pair in _FUNCTIONS_BY_OPCODE.split())
 #: A reduction by the function that joins two elements.
 _REDUCTIONS = {
     "add": "sum",

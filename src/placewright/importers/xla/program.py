@@ -94,6 +94,28 @@ class Computation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Body:
+    """What a computation does when it is run once.
+
+    flops, bytes_moved: of its ops, one by one. kind: of those that cost most. computes: the attribute that says in
+    which dtype most FLOPs are computed, where that cannot be seen. num_ops: views aside. read_bytes: per
+    leaf of its parameters, of which a slice may be all that is read. written_bytes: of its results, of which an update
+    in place writes a part. temporary_bytes: the most that lies between its ops, beside parameters and results. passed:
+    by leaf of its root the leaf of its parameters that it gives back as it is.
+    """
+
+    flops: int
+    bytes_moved: int
+    kind: str
+    computes: Mapping[str, str]
+    num_ops: int
+    read_bytes: tuple[int, ...]
+    written_bytes: int
+    temporary_bytes: int
+    passed: Mapping[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Program:
     """A whole program.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -21,6 +21,7 @@ from placewright.importers.xla.program import (
     MAX_DEPTH,
     MAX_INSTRUCTIONS,
     Array,
+    Body,
     Computation,
     Environment,
     Folded,
@@ -37,28 +38,6 @@ from placewright.support.errors import InputError, shown
 
 #: From an instruction, the values of its operands and what comes before its name: what it gives.
 Rule: TypeAlias = "Callable[[Translation, Instruction, Sequence[Value], str], Value]"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Body:
-    """What a computation does when it is run once.
-
-    flops, bytes_moved: of its ops, one by one. kind: of those that cost most. computes: the attribute that says in
-    which dtype most FLOPs are computed, where that cannot be seen. num_ops: views aside. read_bytes: per
-    leaf of its parameters, of which a slice may be all that is read. written_bytes: of its results, of which an update
-    in place writes a part. temporary_bytes: the most that lies between its ops, beside parameters and results. passed:
-    by leaf of its root the leaf of its parameters that it gives back as it is.
-    """
-
-    flops: int
-    bytes_moved: int
-    kind: str
-    computes: Mapping[str, str]
-    num_ops: int
-    read_bytes: tuple[int, ...]
-    written_bytes: int
-    temporary_bytes: int
-    passed: Mapping[int, int]
 
 
 @dataclass
@@ -403,6 +382,17 @@ class Translation:
         """A view of a tensor as an array, of which it takes no more memory than the tensor has."""
         seen = replace(array, size_bytes=min(array.size_bytes, self.arrays[base].size_bytes))
         return self.make(label, "view", seen, [base], alias_of=base, **op)
+
+    def live_ops(self, wanted: set[int], without: Collection[int] = ()) -> list[int]:
+        """Inputs, and ops that are kept or lead to a wanted tensor, in order; makes wanted what they read."""
+        live = []
+        for index in range(len(self.builder.ops) - 1, -1, -1):
+            op = self.builder.ops[index]
+            is_live = op.kind == "input" or index in self.kept or not wanted.isdisjoint(op.outputs)
+            if is_live and index not in without:
+                wanted.update(op.inputs)
+                live.append(index)
+        return live[::-1]
 
     def unique(self, name: str) -> str:
         """The name, with a number where it is taken; ops and tensors share names, so that both read alike."""
