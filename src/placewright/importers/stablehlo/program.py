@@ -24,6 +24,7 @@ from placewright.importers.xla.text import Conversion
 from placewright.support.errors import InputError, shown
 
 _VALUE = re.compile(r"(%[\w$.-]+)(?:#(\d{1,6}))?")
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BOUND = re.compile(r"(%[\w$.-]+)\s*=\s*(%[\w$.-]+(?:#\d{1,6})?)")
 _CALLEE = re.compile(r"@(\"[^\"]+\"|[\w.$-]+)")
 _APPLIES = re.compile(r"\bapplies\s+(?:stablehlo\.)?(\w+)")
@@ -146,7 +147,8 @@ class _Conversion(Conversion[Function]):
         return Computation(name=name, parameters=block.arguments, instructions=tuple(instructions), root=root)
 
     def _operands(self, text: str, statement: Statement, scope: _Scope) -> tuple[list[Reference], list[Type]]:
-        """What a statement reads. text: without its types."""
+        """What a statement reads. text: without its types. What stands in quotes, such as a kernel, names no value."""
+        text = _QUOTED.sub("", text)
         tokens = [number for _, number in _BOUND.findall(text)] or [match[0] for match in _VALUE.finditer(text)]
         found = [self._found(token, statement, scope) for token in tokens]
         return [reference for reference, _ in found], [kind for _, kind in found]
