@@ -222,6 +222,15 @@ def test_results_whose_names_do_not_fit_are_refused(names: str) -> None:
         function(f"{names} = chlo.top_k(%x, k = 2) : tensor<2x3xf32> -> (tensor<2x2xf32>, tensor<2x2xi32>)")
 
 
+def test_a_kernel_in_quotes_reads_nothing() -> None:
+    graph = function(
+        """
+    %0 = stablehlo.custom_call @kernel(%x) {backend_config = "", mhlo.backend_config = {module = "\\22a%+7 %1"}} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    return %0 : tensor<2x3xf32>"""  # noqa: E501
+    )
+    assert [graph.tensors[index].name for index in op(graph, "%0").inputs] == ["x"]
+
+
 def test_a_ragged_product_multiplies_every_row_by_the_matrix_of_its_group() -> None:
     graph = function(
         """

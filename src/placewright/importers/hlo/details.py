@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from placewright.importers.xla.attributes import axes_of_product, places_of
 from placewright.importers.xla.program import Array, whole_numbers
 
 Attributes = Mapping[str, str]
@@ -16,16 +17,14 @@ _WINDOW = re.compile(r"(\w+)=([^\s}]+)")
 _TRIPS = re.compile(r'"known_trip_count"\s*:\s*\{\s*"n"\s*:\s*"?(\d{1,18})')
 
 
-def product(attributes: Attributes) -> Details:
+def _product(attributes: Attributes) -> Details:
     """Axes of a dot."""
-    names = ("lhs_contracting_dims", "rhs_contracting_dims", "lhs_batch_dims", "rhs_batch_dims")
-    axes = [whole_numbers(attributes.get(name, "")) for name in names]
-    return {"contract": axes[:2], "batch": axes[2:]}
+    return axes_of_product(lambda name: whole_numbers(attributes.get(name.replace("dimensions", "dims"), "")))
 
 
 def _ragged_product(attributes: Attributes) -> Details:
     """Every row meets the matrix of its group."""
-    return {**product(attributes), "groups": whole_numbers(attributes.get("rhs_group_dims", ""))}
+    return {**_product(attributes), "groups": whole_numbers(attributes.get("rhs_group_dims", ""))}
 
 
 def library_product(attributes: Attributes) -> Details | None:
@@ -33,14 +32,9 @@ def library_product(attributes: Attributes) -> Details | None:
     try:
         configuration = json.loads(attributes.get("backend_config", ""))
         numbers = configuration.get("gemm_backend_config", configuration)["dot_dimension_numbers"]
-        names = (
-            *("lhs_contracting_dimensions", "rhs_contracting_dimensions"),
-            *("lhs_batch_dimensions", "rhs_batch_dimensions"),
-        )
-        axes = [tuple(int(axis) for axis in numbers.get(name, ())) for name in names]
+        return axes_of_product(lambda name: tuple(int(axis) for axis in numbers.get(name, ())))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    return {"contract": axes[:2], "batch": axes[2:]}
 
 
 def convolution(attributes: Attributes) -> Details:
@@ -48,7 +42,7 @@ def convolution(attributes: Attributes) -> Details:
     match = _DIM_LABELS.fullmatch(attributes.get("dim_labels", ""))
     if match is None:
         raise ValueError
-    lhs_spec, rhs_spec = _spec(match[1], "bf"), _spec(match[2], "oi")
+    lhs_spec, rhs_spec = places_of(match[1], "bf"), places_of(match[2], "oi")
     window = _window(attributes, len(lhs_spec) - 2)
     return {
         "lhs_spec": lhs_spec,
@@ -59,12 +53,6 @@ def convolution(attributes: Attributes) -> Details:
         "rhs_dilation": window["rhs_dilate"],
         "groups": max(1, *whole_numbers(attributes.get("feature_group_count", "1"))[:1], 1),
     }
-
-
-def _spec(labels: str, first: str) -> tuple[int, ...]:
-    """Where the two named axes and then the spatial ones stand. Raises ValueError for a label that is not there."""
-    count = sum(label.isdigit() for label in labels)
-    return tuple(labels.index(label) for label in [*first, *map(str, range(count))])
 
 
 def _window(attributes: Attributes, rank: int) -> Details:
@@ -106,7 +94,7 @@ def scan(attributes: Attributes, arrays: Sequence[Sequence[Array]]) -> Details:
 
 
 DETAILS: Mapping[str, Callable[[Attributes], Details]] = {
-    "dot": product,
+    "dot": _product,
     "ragged-dot": _ragged_product,
     "convolution": convolution,
     "while": trips,

@@ -12,21 +12,18 @@ from placewright.importers.hlo.details import DETAILS, convolution, library_prod
 from placewright.importers.hlo.text import RawComputation, RawInstruction, RawModule, read_module
 from placewright.importers.hlo.types import pieces
 from placewright.importers.source_lines import without_directory
-from placewright.importers.xla.graph import build_graph
 from placewright.importers.xla.kinds import SHARD_MARKS
 from placewright.importers.xla.program import (
-    MAX_DEPTH,
     Array,
     Computation,
     Instruction,
-    Program,
     leaf_of,
     leaves,
-    named_weights,
     whole_numbers,
 )
 from placewright.importers.xla.shards import written_shardings
-from placewright.support.errors import InputError, shown
+from placewright.importers.xla.text import Conversion
+from placewright.support.errors import shown
 
 #: By opcode the attributes that name what it calls, where it is more than a function that joins two elements.
 _CALLED = {
@@ -58,48 +55,22 @@ def parse_hlo(data: bytes, name: str) -> Graph:
     return _Conversion(module, name).graph()
 
 
-class _Conversion:
-    """One module under conversion."""
+class _Conversion(Conversion[RawComputation]):
+    """One HLO module under conversion."""
 
     def __init__(self, module: RawModule, file: str) -> None:
-        self.module, self.file = module, file
-        self.known: dict[str, Computation] = {}
-        self.open: list[str] = []
-        self.frames: dict[int, str] = {}
+        super().__init__(file, module.computations)
+        self.module = module
+        self.source_of_frame = lru_cache(maxsize=None)(self._source_of_frame)
 
     def graph(self) -> Graph:
         entry = self.computation(self.module.entry, 0)
-        labels = self._labels(entry)
-        kinds = list(leaves(tuple(entry.parameters.values())))
-        updates = self._updates(entry)
-        named, warning = ({}, "") if updates else named_weights(labels, kinds)
         is_scheduled = self.module.attributes.get("is_scheduled") == "true"
-        program = Program(
-            entry=entry,
-            labels=tuple(labels),
-            weights=frozenset(named) | frozenset(updates.values()),
-            updates=updates,
-            materialised=is_scheduled,
-            scopes_nest=False,
-        )
         metadata = {"format": "hlo", "source": self.file, "module": self.module.name, "scheduled": is_scheduled}
-        return build_graph(program, self.file, metadata, warning=warning)
+        labels, updates = self._labels(entry), self._updates(entry)
+        return self.graph_of(entry, labels, updates, metadata, materialised=is_scheduled, scopes_nest=False)
 
-    def error(self, problem: str, line: int) -> InputError:
-        return InputError(f"'{self.file}', line {line}: {problem}")
-
-    def computation(self, name: str, line: int) -> Computation:
-        if name not in self.known:
-            if name not in self.module.computations:
-                raise self.error(f"the computation '{shown(name)}' is called and does not exist", line)
-            if name in self.open or len(self.open) > MAX_DEPTH:
-                raise self.error(f"the computation '{shown(name)}' calls itself, or is nested too deeply", line)
-            self.open.append(name)
-            self.known[name] = self._converted(self.module.computations[name])
-            self.open.pop()
-        return self.known[name]
-
-    def _converted(self, raw: RawComputation) -> Computation:
+    def converted(self, raw: RawComputation) -> Computation:
         types: dict[str, Any] = {}
         numbered: dict[int, RawInstruction] = {}
         instructions = []
@@ -172,9 +143,7 @@ class _Conversion:
     def _joining(self, raw: RawInstruction) -> str:
         """The function at the root of the computation that joins two elements."""
         (name,) = _names(raw.attributes[_JOINING[raw.opcode]])
-        raw_computation = self.module.computations[name]
-        root = next((each for each in raw_computation.instructions if each.is_root), raw_computation.instructions[-1])
-        return root.opcode
+        return self.parts[name].root.opcode
 
     def _called(self, raw: RawInstruction, opcode: str) -> list[Computation]:
         wanted = _CALLED.get(opcode)
@@ -187,7 +156,7 @@ class _Conversion:
 
     def _labels(self, entry: Computation) -> list[str]:
         """What each leaf of the entry's parameters is called: by JAX's name for it, else by its own."""
-        raw = {each.name: each for each in self.module.computations[self.module.entry].instructions}
+        raw = {each.name: each for each in self.parts[self.module.entry].instructions}
         labels = []
         for name, kind in entry.parameters.items():
             label = _strings(raw[name].attributes.get("metadata", "")).get("op_name") or name
@@ -197,8 +166,7 @@ class _Conversion:
 
     def _updates(self, entry: Computation) -> dict[int, int]:
         """By leaf of the root the leaf of the parameters that it takes the memory of, as input_output_alias says."""
-        raw = self.module.computations[self.module.entry]
-        root = next((each for each in raw.instructions if each.is_root), raw.instructions[-1]).type
+        root = self.parts[self.module.entry].root.type
         kinds = tuple(entry.parameters.values())
         found: dict[int, int] = {}
         for output, number, path in _ALIAS.findall(self.module.attributes.get("input_output_alias", "")):
@@ -217,14 +185,9 @@ class _Conversion:
             line = _SOURCE_LINE.search(metadata)
             return f"{without_directory(strings['source_file'])}:{line[1] if line else 0}"
         frame_id = _FRAME_ID.search(metadata)
-        return self._source_of_frame(int(frame_id[1])) if frame_id else ""
+        return self.source_of_frame(int(frame_id[1])) if frame_id else ""
 
     def _source_of_frame(self, number: int) -> str:
-        if number not in self.frames:
-            self.frames[number] = self._looked_up(number)
-        return self.frames[number]
-
-    def _looked_up(self, number: int) -> str:
         """ "file.py:line" of a stack frame, from the tables at the beginning of the file."""
         frame = self._row("StackFrames", number)
         place = self._row("FileLocations", frame.get("file_location_id", 0))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from placewright.importers.hlo.types import end_of_brackets, pieces, type_at
 from placewright.importers.xla.program import Type
+from placewright.importers.xla.text import Lines
 from placewright.support.errors import InputError, shown
 
 _HEADER = re.compile(r"HloModule\s+([^\s,]+)\s*(?:,\s*(.*))?$")
@@ -43,6 +44,11 @@ class RawComputation:
     line: int
     instructions: list[RawInstruction] = field(default_factory=list)
 
+    @property
+    def root(self) -> RawInstruction:
+        """What it gives: the instruction that is marked, or the last one."""
+        return next((each for each in self.instructions if each.is_root), self.instructions[-1])
+
 
 @dataclass
 class RawModule:
@@ -57,19 +63,16 @@ class RawModule:
 
 def read_module(text: str, file: str) -> RawModule:
     """Raises InputError naming file and line."""
-    return _Reader(text.splitlines(), file).read()
+    return _Reader(text, file).read()
 
 
-class _Reader:
-    """Goes through the lines of a file. at: the index of the line that comes next."""
-
-    def __init__(self, lines: list[str], file: str) -> None:
-        self.lines, self.file, self.at = lines, file, 0
+class _Reader(Lines):
+    """Reads a module line by line."""
 
     def read(self) -> RawModule:
         module = self._header()
         while self.at < len(self.lines):
-            line = self._next()
+            line = self.next()
             if line in _TABLES:
                 module.tables[line] = self._table()
             elif match := _COMPUTATION.match(line):
@@ -87,17 +90,12 @@ class _Reader:
             raise InputError(f"'{self.file}' has no ENTRY computation")
         return module
 
-    def error(self, problem: str, line: int | None = None) -> InputError:
-        return InputError(f"'{self.file}', line {self.at if line is None else line}: {problem}")
-
-    def _next(self) -> str:
-        line = self.lines[self.at].strip()
-        self.at += 1
-        return _COMMENT.sub("", line) if "/*" in line else line
+    def next(self) -> str:
+        return _COMMENT.sub("", super().next())
 
     def _header(self) -> RawModule:
         while self.at < len(self.lines):
-            line = self._next()
+            line = self.next()
             if match := _HEADER.match(line):
                 return RawModule(match[1], _attributes(match[2] or ""))
             if line and not line.startswith("//"):
@@ -114,7 +112,7 @@ class _Reader:
     def _computation(self, name: str) -> RawComputation:
         computation = RawComputation(name, self.at)
         while self.at < len(self.lines):
-            line = self._next()
+            line = self.next()
             if line.startswith("}"):
                 if not computation.instructions:
                     raise self.error(f"the computation '{shown(name)}' is empty", computation.line)
@@ -143,7 +141,7 @@ class _Reader:
         """The line with those after it that go on with a constant of several lines."""
         parts, open_brackets = [line], line.count("(") - line.count(")")
         while open_brackets > 0 and " constant(" in parts[0] and self.at < len(self.lines):
-            parts.append(self._next())
+            parts.append(self.next())
             open_brackets += parts[-1].count("(") - parts[-1].count(")")
         return " ".join(parts)
 

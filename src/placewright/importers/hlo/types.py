@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from placewright.importers.nested_text import Nesting
-from placewright.importers.xla.program import Array, Type, array
+from placewright.importers.xla.program import FLOATS, Array, Type, array
 from placewright.support.errors import InputError, shown
 
 #: HLO's element types by what placewright calls them; those of no size are tokens and handles.
@@ -15,19 +15,9 @@ ELEMENT_TYPES: Mapping[str, str] = {
     "pred": "bool",
     **{f"s{bits}": f"int{bits}" for bits in (2, 4, 8, 16, 32, 64)},
     **{f"u{bits}": f"uint{bits}" for bits in (2, 4, 8, 16, 32, 64)},
-    **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
-    "bf16": "bfloat16",
     "c64": "complex64",
     "c128": "complex128",
-    "f8e4m3fn": "float8_e4m3fn",
-    "f8e4m3": "float8_e4m3",
-    "f8e3m4": "float8_e3m4",
-    "f8e4m3b11fnuz": "float8_e4m3b11fnuz",
-    "f8e4m3fnuz": "float8_e4m3fnuz",
-    "f8e5m2": "float8_e5m2",
-    "f8e5m2fnuz": "float8_e5m2fnuz",
-    "f8e8m0fnu": "float8_e8m0fnu",
-    "f4e2m1fn": "float4_e2m1fn",
+    **FLOATS,
 }
 #: How a layout says that an array lies in the host's memory.
 _HOST = "S(5)"

@@ -20,9 +20,8 @@ from placewright.support.errors import InputError, shown
 
 #: What calls a jaxpr with its own operands, by the parameter that holds it.
 _CALLS = {
-    **dict.fromkeys(("jit", "pjit", "remat2", "remat", "checkpoint"), "jaxpr"),
-    **dict.fromkeys(("closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "xla_call"), "call_jaxpr"),
-    "custom_vjp_call_jaxpr": "fun_jaxpr",
+    **dict.fromkeys(("jit", "remat2"), "jaxpr"),
+    **dict.fromkeys(("closed_call", "custom_jvp_call", "custom_vjp_call"), "call_jaxpr"),
 }
 #: What only marks its operands.
 _SAME_NAMES = """
@@ -233,12 +232,10 @@ def _ragged_product(params: Params) -> Details:
 def _convolution(params: Params) -> Details:
     numbers = params["dimension_numbers"]
     return {
+        **{name: params[name] for name in ("padding", "lhs_dilation", "rhs_dilation")},
         "lhs_spec": numbers.lhs_spec,
         "rhs_spec": numbers.rhs_spec,
         "stride": params["window_strides"],
-        "padding": params["padding"],
-        "lhs_dilation": params["lhs_dilation"],
-        "rhs_dilation": params["rhs_dilation"],
         "groups": params["feature_group_count"],
     }
 

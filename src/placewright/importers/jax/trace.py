@@ -61,14 +61,13 @@ def _labels(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[list[str], list[int]]:
     """What each array among the arguments is called, and the position of its argument; -1 for those by name."""
-    names = _names(function, len(args))
     labels: list[str] = []
     owners: list[int] = []
-    for path, _ in tree_util.tree_flatten_with_path((args, dict(kwargs)))[0]:
-        by_name = path[0].idx == 1
-        label = str(path[1].key) if by_name else names[path[1].idx]
-        labels.append(label + tree_util.keystr(path[2:]))
-        owners.append(-1 if by_name else path[1].idx)
+    positional = zip(_names(function, len(args)), args, range(len(args)), strict=True)
+    for name, value, owner in (*positional, *((key, kwargs[key], -1) for key in sorted(kwargs))):
+        parts = [name + tree_util.keystr(path) for path, _ in tree_util.tree_flatten_with_path(value)[0]]
+        labels += parts
+        owners += [owner] * len(parts)
     return labels, owners
 
 
@@ -111,7 +110,7 @@ def _jaxpr(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[
 def _innermost(closed: Any) -> Any:
     """What is jitted, of a function that is jitted as a whole."""
     jaxpr = closed.jaxpr
-    if len(jaxpr.eqns) == 1 and jaxpr.eqns[0].primitive.name in ("jit", "pjit") and not jaxpr.constvars:
+    if len(jaxpr.eqns) == 1 and jaxpr.eqns[0].primitive.name == "jit" and not jaxpr.constvars:
         (equation,) = jaxpr.eqns
         if list(equation.invars) == list(jaxpr.invars) and list(equation.outvars) == list(jaxpr.outvars):
             return _innermost(equation.params["jaxpr"])

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from placewright.importers.xla.attributes import places_of
 from placewright.importers.xla.program import whole_numbers
 
 Details = dict[str, Any]
@@ -48,7 +49,8 @@ def _convolution(text: str, rank: int) -> Details:
     match = _DIMENSION_NUMBERS.search(text)
     if match is None:
         raise ValueError
-    lhs_spec, rhs_spec = _spec(match[1], "bf"), _spec(match[2], "oi")
+    lhs_spec = places_of([label.strip() for label in match[1].split(",")], "bf")
+    rhs_spec = places_of([label.strip() for label in match[2].split(",")], "oi")
     axes = len(lhs_spec) - 2
     return {
         "lhs_spec": lhs_spec,
@@ -59,13 +61,6 @@ def _convolution(text: str, rank: int) -> Details:
         "rhs_dilation": _per_axis(text, ("rhs_dilate", "rhs_dilation"), axes),
         "groups": max(1, *(numbers(text, "feature_group_count") or (1,))[:1]),
     }
-
-
-def _spec(text: str, first: str) -> tuple[int, ...]:
-    """Where the two named axes and then the spatial ones stand. Raises ValueError for one that is not there."""
-    labels = [label.strip() for label in text.split(",")]
-    spatial = sum(label.isdigit() for label in labels)
-    return tuple(labels.index(label) for label in [*first, *map(str, range(spatial))])
 
 
 def _per_axis(text: str, names: tuple[str, ...], axes: int) -> tuple[int, ...]:

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from placewright.graph import Graph
 from placewright.importers.stablehlo.details import DETAILS, numbers
 from placewright.importers.stablehlo.text import Block, Function, Locations, Module, Statement, read_module
 from placewright.importers.stablehlo.types import parse_types, split_signature
-from placewright.importers.xla.graph import build_graph
 from placewright.importers.xla.kinds import SHARD_MARKS
 from placewright.importers.xla.program import (
-    MAX_DEPTH,
     Computation,
     Instruction,
-    Program,
     Reference,
     Type,
     leaves,
-    named_weights,
 )
 from placewright.importers.xla.shards import written_shardings
+from placewright.importers.xla.text import Conversion
 from placewright.support.errors import InputError, shown
 
 _VALUE = re.compile(r"(%[\w$.-]+)(?:#(\d{1,6}))?")
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BOUND = re.compile(r"(%[\w$.-]+)\s*=\s*(%[\w$.-]+(?:#\d{1,6})?)")
 _CALLEE = re.compile(r"@(\"[^\"]+\"|[\w.$-]+)")
 _APPLIES = re.compile(r"\bapplies\s+(?:stablehlo\.)?(\w+)")
@@ -83,18 +82,18 @@ class _Scope:
         return (token, ()), found[1]
 
 
-class _Conversion:
-    """One module under conversion."""
+class _Conversion(Conversion[Function]):
+    """One StableHLO module under conversion."""
+
+    what = "function"
 
     def __init__(self, module: Module, file: str) -> None:
-        self.module, self.file = module, file
+        super().__init__(file, module.functions)
         self.locations = Locations(module.locations)
-        self.known: dict[str, Computation] = {}
-        self.open: list[str] = []
 
     def graph(self) -> Graph:
         function = self._main()
-        entry = self.function(function.name, function.line)
+        entry = self.computation(function.name, function.line)
         if len(function.body.arguments) != len(function.locations):
             raise self.error(f"'{shown(function.name)}' has blocks with arguments of their own", function.line)
         labels = [
@@ -102,50 +101,25 @@ class _Conversion:
             for name, location in zip(function.body.arguments, function.locations, strict=True)
         ]
         updates = self._updates(function, entry)
-        kinds = list(leaves(tuple(entry.parameters.values())))
-        if len(kinds) != len(labels):
+        if len(list(leaves(tuple(entry.parameters.values())))) != len(labels):
             raise self.error("an argument of the module is a tuple", function.line)
-        named, warning = (set(), "") if updates else named_weights(labels, kinds)
-        program = Program(
-            entry=entry,
-            labels=tuple(labels),
-            weights=frozenset(named) | frozenset(updates.values()),
-            updates=updates,
-            materialised=False,
-            scopes_nest=True,
-        )
-        return build_graph(program, self.file, {"format": "stablehlo", "source": self.file}, warning=warning)
+        metadata = {"format": "stablehlo", "source": self.file}
+        return self.graph_of(entry, labels, updates, metadata, materialised=False, scopes_nest=True)
 
-    def error(self, problem: str, line: int) -> InputError:
-        return InputError(f"'{self.file}', line {line}: {problem}")
-
-    def function(self, name: str, line: int) -> Computation:
-        if name not in self.known:
-            if name not in self.module.functions:
-                raise self.error(f"the function '{shown(name)}' is called and does not exist", line)
-            if name in self.open or len(self.open) > MAX_DEPTH:
-                raise self.error(f"the function '{shown(name)}' calls itself, or is nested too deeply", line)
-            self.open.append(name)
-            function = self.module.functions[name]
-            scope = _Scope(function.body.arguments)
-            self.known[name] = self._block(function.body, scope, name, function.line)
-            self.open.pop()
-        return self.known[name]
+    def converted(self, part: Function) -> Computation:
+        return self._block(part.body, _Scope(part.body.arguments), part.name, part.line)
 
     def _main(self) -> Function:
-        functions = self.module.functions
-        if "main" in functions:
-            return functions["main"]
-        public = [function for function in functions.values() if function.is_public]
+        if "main" in self.parts:
+            return self.parts["main"]
+        public = [function for function in self.parts.values() if function.is_public]
         if len(public) != 1:
             raise InputError(f"'{self.file}' has no function main, and {len(public)} public ones")
         return public[0]
 
     def _updates(self, function: Function, entry: Computation) -> dict[int, int]:
-        found: dict[int, int] = {}
-        for position, attributes in enumerate(function.attributes):
-            if match := _ALIASED.search(attributes):
-                found[int(match[1])] = position
+        matches = map(_ALIASED.search, function.attributes)
+        found = {int(match[1]): position for position, match in enumerate(matches) if match}
         root = next((each for each in entry.instructions if each.name == entry.root[0]), None)
         count = len(list(leaves(root.type))) if root and not entry.root[1] else 1
         if any(result >= count for result in found):
@@ -173,7 +147,8 @@ class _Conversion:
         return Computation(name=name, parameters=block.arguments, instructions=tuple(instructions), root=root)
 
     def _operands(self, text: str, statement: Statement, scope: _Scope) -> tuple[list[Reference], list[Type]]:
-        """What a statement reads. text: without its types."""
+        """What a statement reads. text: without its types. What stands in quotes, such as a kernel, names no value."""
+        text = _QUOTED.sub("", text)
         tokens = [number for _, number in _BOUND.findall(text)] or [match[0] for match in _VALUE.finditer(text)]
         found = [self._found(token, statement, scope) for token in tokens]
         return [reference for reference, _ in found], [kind for _, kind in found]
@@ -248,7 +223,7 @@ class _Conversion:
             match = (_DECOMPOSITION if statement.op == "stablehlo.composite" else _CALLEE).search(statement.text)
             if match is None:
                 raise self.error("a call does not name its function", statement.line)
-            return (self.function(match[1].strip('"'), statement.line),), []
+            return (self.computation(match[1].strip('"'), statement.line),), []
         if opcode not in ("while", "case", "if", "manual-computation"):
             return (), []
         bound = {name: kind for (name, _), kind in zip(_BOUND.findall(statement.text), kinds, strict=False)}
@@ -261,7 +236,8 @@ class _Conversion:
         if not inner or (opcode == "while" and len(inner) != 2):
             raise self.error(f"'{shown(statement.op)}' lacks its regions", statement.line)
         captured = {token: kind for region, _ in inner for token, kind in region.captured.items()}
-        return tuple(_with_captured(computation, captured) for _, computation in inner), list(captured)
+        computations = [replace(each, parameters={**each.parameters, **captured}) for _, each in inner]
+        return tuple(computations), list(captured)
 
     def _meaning(
         self, statement: Statement, text: str, opcode: str, kinds: Sequence[Type]
@@ -294,15 +270,6 @@ class _Conversion:
     def _target(self, statement: Statement) -> str:
         match = _CALLEE.search(statement.text) if statement.op.endswith("custom_call") else None
         return match[1].strip('"') if match else statement.op
-
-
-def _with_captured(computation: Computation, captured: dict[str, Type]) -> Computation:
-    return Computation(
-        name=computation.name,
-        parameters={**computation.parameters, **captured},
-        instructions=computation.instructions,
-        root=computation.root,
-    )
 
 
 def _joining(statement: Statement) -> str:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from placewright.importers.source_lines import without_directory
 from placewright.importers.stablehlo.types import end_of_brackets, parse_type, pieces
 from placewright.importers.xla.program import MAX_DEPTH, Type
+from placewright.importers.xla.text import Lines
 from placewright.support.errors import InputError, shown
 
 _FUNCTION = re.compile(r"func\.func\s+(?:(public|private|nested)\s+)?@(\"[^\"]+\"|[\w.$-]+)\s*\(")
@@ -84,22 +85,19 @@ class Module:
 
 def read_module(text: str, file: str) -> Module:
     """Raises InputError naming file and line."""
-    reader = _Reader(text.splitlines(), file)
+    reader = _Reader(text, file)
     functions = reader.read()
     locations = {match[1]: match[2] for line in reader.lines if (match := _LOCATION_LINE.match(line.strip()))}
     return Module(functions, locations)
 
 
-class _Reader:
-    """Goes through the lines of a file. at: the index of the line that comes next."""
-
-    def __init__(self, lines: list[str], file: str) -> None:
-        self.lines, self.file, self.at = lines, file, 0
+class _Reader(Lines):
+    """Reads functions line by line."""
 
     def read(self) -> dict[str, Function]:
         functions: dict[str, Function] = {}
         while self.at < len(self.lines):
-            line = self._next()
+            line = self.next()
             if match := _FUNCTION.match(line):
                 function = self._function(line, match)
                 if function.name in functions:
@@ -110,13 +108,6 @@ class _Reader:
         if not functions:
             raise InputError(f"'{self.file}' holds no function")
         return functions
-
-    def error(self, problem: str, line: int | None = None) -> InputError:
-        return InputError(f"'{self.file}', line {self.at if line is None else line}: {problem}")
-
-    def _next(self) -> str:
-        self.at += 1
-        return self.lines[self.at - 1].strip()
 
     def _function(self, line: str, match: re.Match[str]) -> Function:
         number = self.at
@@ -156,7 +147,7 @@ class _Reader:
             raise self.error("regions are nested too deeply")
         begin = self.at
         while self.at < len(self.lines):
-            line = self._next()
+            line = self.next()
             if line.startswith("}"):
                 return line
             if line.startswith("^"):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from placewright.importers.nested_text import Nesting
-from placewright.importers.xla.program import Array, Type, array
+from placewright.importers.xla.program import FLOATS, Array, Type, array
 from placewright.support.errors import InputError, shown
 
 _ELEMENT_TYPES: Mapping[str, str] = {
@@ -15,43 +15,19 @@ _ELEMENT_TYPES: Mapping[str, str] = {
     "index": "int64",
     **{f"{sign}{bits}": f"int{bits}" for sign in ("i", "si") for bits in (2, 4, 8, 16, 32, 64)},
     **{f"ui{bits}": f"uint{bits}" for bits in (2, 4, 8, 16, 32, 64)},
-    **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
-    "bf16": "bfloat16",
     "tf32": "float32",
     "complex<f32>": "complex64",
     "complex<f64>": "complex128",
-    "f4E2M1FN": "float4_e2m1fn",
     "f6E2M3FN": "float6_e2m3fn",
     "f6E3M2FN": "float6_e3m2fn",
-    "f8E3M4": "float8_e3m4",
-    "f8E4M3": "float8_e4m3",
-    "f8E4M3FN": "float8_e4m3fn",
-    "f8E4M3FNUZ": "float8_e4m3fnuz",
-    "f8E4M3B11FNUZ": "float8_e4m3b11fnuz",
-    "f8E5M2": "float8_e5m2",
-    "f8E5M2FNUZ": "float8_e5m2fnuz",
-    "f8E8M0FNU": "float8_e8m0fnu",
+    **{name[:2] + name[2:].upper(): dtype for name, dtype in FLOATS.items()},
 }
 _TENSOR = re.compile(r"tensor<((?:(?:\d{1,19}|\?)x)*)(.*)>", re.DOTALL)
 _QUANTISED = re.compile(r"!quant\.uniform<([iu]+\d+)")
-_SIGNATURE_PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|->|[<{(\[]|[>})\]]| : ', re.DOTALL)
 _MAX_NESTING = 16
 _NESTING = Nesting(opening="<{([", closing=">})]")
 pieces, end_of_brackets = _NESTING.pieces, _NESTING.end_of_brackets
-
-
-def split_signature(text: str) -> tuple[str, str]:
-    """What stands before and after the last colon between spaces that is outside all brackets and quotes."""
-    depth, found = 0, -1
-    for match in _SIGNATURE_PIECE.finditer(text):
-        mark = match[0]
-        if mark in "<{([":
-            depth += 1
-        elif mark in ">})]":
-            depth -= 1
-        elif mark == " : " and depth == 0:
-            found = match.start()
-    return (text[:found], text[found + 3 :]) if found >= 0 else (text, "")
+split_signature = _NESTING.around_last_colon
 
 
 def parse_types(text: str) -> list[Type]:

@@ -11,7 +11,7 @@ details by opcode:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,21 @@ from placewright.support.errors import InputError, shown
 Attributes = dict[str, Any]
 #: With more places than this along one axis the share of zeros is taken from the dilation alone, and none is padding.
 _MAX_COUNTED = 1_000_000
+
+
+def axes_of_product(read: Callable[[str], Sequence[int]]) -> dict[str, Any]:
+    """Details of a product. read: the axes that are written under a name such as "lhs_batch_dimensions"."""
+    return {
+        detail: [read(f"{side}_{name}_dimensions") for side in ("lhs", "rhs")]
+        for detail, name in (("contract", "contracting"), ("batch", "batch"))
+    }
+
+
+def places_of(labels: Sequence[str], first: str) -> tuple[int, ...]:
+    """Where among the labels of a convolution's axes the two named ones and then the spatial ones stand. Raises
+    ValueError for one that is not there."""
+    spatial = sum(label.isdigit() for label in labels)
+    return tuple(labels.index(label) for label in [*first, *map(str, range(spatial))])
 
 
 def describe(instruction: Instruction, inputs: Sequence[Array]) -> tuple[str, Attributes]:

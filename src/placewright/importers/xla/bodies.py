@@ -11,8 +11,8 @@ from placewright.costs.flops import NoFormulaError, count_flops
 from placewright.costs.traffic import count_bytes
 from placewright.importers.builder import GraphBuilder, tensor_bytes
 from placewright.importers.xla.kinds import SLICING_OPCODES
-from placewright.importers.xla.program import Computation, leaves, like
-from placewright.importers.xla.translation import Body, Translation
+from placewright.importers.xla.program import Body, Computation, leaves, like
+from placewright.importers.xla.translation import Translation
 
 
 def body_of(translation: Translation, computation: Computation, *, is_fused: bool = False) -> Body:
@@ -34,7 +34,7 @@ def _measured(nested: Translation, arguments: Sequence[int], root: Sequence[Any]
     """The body of a finished translation of its own. arguments: its parameters; root: leaves of what it gives."""
     results = [leaf for leaf in root if isinstance(leaf, int)]
     folded = [leaf for leaf in root if leaf is not None and not isinstance(leaf, int)]
-    live = _live_ops(nested, results)
+    live = [index for index in nested.live_ops(set(results)) if nested.builder.ops[index].kind != "view"]
     flops_by_kind, flops_by_dtype, bytes_moved = _work(nested, live)
     last = nested.builder.ops[live[-1]].kind if live else "copy"
     dearest = max(flops_by_kind, key=lambda kind: flops_by_kind[kind], default=last)
@@ -51,18 +51,6 @@ def _measured(nested: Translation, arguments: Sequence[int], root: Sequence[Any]
         temporary_bytes=_temporary_bytes(nested, live, results),
         passed={position: place[leaf] for position, leaf in enumerate(root) if leaf in place},
     )
-
-
-def _live_ops(nested: Translation, results: Sequence[int]) -> list[int]:
-    """Ops that a result depends on, views aside, in order."""
-    wanted, live = set(results), []
-    for index in range(len(nested.builder.ops) - 1, -1, -1):
-        op = nested.builder.ops[index]
-        if index in nested.kept or not wanted.isdisjoint(op.outputs):
-            wanted.update(op.inputs)
-            if op.kind != "view":
-                live.append(index)
-    return live[::-1]
 
 
 def _work(nested: Translation, live: Sequence[int]) -> tuple[Counter[str], Counter[str | None], int]:

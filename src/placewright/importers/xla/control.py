@@ -9,9 +9,9 @@ from typing import Any
 
 from placewright.importers.xla.bodies import body_of
 from placewright.importers.xla.loops import trip_count
-from placewright.importers.xla.program import MAX_LEAVES, Instruction, Value, leaves, like
+from placewright.importers.xla.program import MAX_LEAVES, Body, Instruction, Value, leaves, like
 from placewright.importers.xla.shards import shard_map, to_parts, to_wholes
-from placewright.importers.xla.translation import Body, Rule, Translation
+from placewright.importers.xla.translation import Rule, Translation
 from placewright.support.errors import InputError, shown
 
 _UNKNOWN_TRIPS = "loops that run as often as data says: {count}; each is assumed to run once"
@@ -49,14 +49,6 @@ def _same(translation: Translation, instruction: Instruction, operands: Sequence
     """What only orders or marks: its results are its operands."""
     is_tuple = isinstance(operands[0], tuple) and len(operands) == 1
     return tuple(operands) if isinstance(instruction.type, tuple) and not is_tuple else operands[0]
-
-
-def _first(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
-    return operands[0]
-
-
-def _constant(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
-    return translation.constant(instruction)
 
 
 def _call(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
@@ -198,12 +190,13 @@ def _flat(operands: Sequence[Value]) -> list[Any]:
     return [leaf for operand in operands for leaf in leaves(operand) if leaf is not None]
 
 
+_FIRST: Rule = lambda translation, instruction, operands, prefix: operands[0]  # noqa: E731
 _RULES: dict[str, Rule] = {
     "tuple": _tuple,
     "get-tuple-element": _element,
     "identity": _same,
-    "add-dependency": _first,
-    "constant": _constant,
+    "add-dependency": _FIRST,
+    "constant": lambda translation, instruction, operands, prefix: translation.constant(instruction),
     "call": _call,
     "fusion": _fusion,
     "while": _loop,
@@ -225,7 +218,7 @@ def rule_of(instruction: Instruction) -> Rule | None:
     if rule is None and instruction.opcode.endswith("-start"):
         rule = _start
     elif rule is None and instruction.opcode.endswith(("-done", "-update")):
-        rule = _first
+        rule = _FIRST
     if rule is not None:
         _check(instruction)
     return rule

@@ -50,7 +50,7 @@ def build_graph(
 def _finished(translation: Translation, metadata: Mapping[str, Any]) -> Graph:
     builder = translation.builder
     views, weights = split_stacked_weights(translation)
-    drop_unused(builder, translation.kept, views, weights, translation.early, translation.scopes)
+    drop_unused(translation, views, weights)
     for index, phase in enumerate(phases(builder, translation.scopes)):
         if phase and not builder.ops[index].phase:
             builder.change_op(index, phase=phase)
@@ -80,30 +80,12 @@ def split_stacked_weights(translation: Translation) -> tuple[Set[int], Set[int]]
     return {op for op, base in views.items() if base in whole}, whole
 
 
-def drop_unused(
-    builder: GraphBuilder,
-    kept: Collection[int],
-    replaced: Collection[int],
-    split: Collection[int],
-    early: Mapping[int, int],
-    *per_op: MutableSequence[Any],
-) -> None:
+def drop_unused(translation: Translation, replaced: Collection[int], split: Collection[int]) -> None:
     """Removes ops that neither lead to an output nor are kept, and constants that nothing reads, and puts ops where
-    they are to stand.
-
-    replaced, split: ops and parameters that are not needed any more. early: by op the one that it stands right after,
-    -1 for the beginning. per_op: lists with an entry for each op, of which the same becomes.
-    """
-    ops, tensors = builder.ops, builder.tensors
+    they are to stand. replaced, split: ops and parameters that are not needed any more."""
+    ops, tensors, early = translation.builder.ops, translation.builder.tensors, translation.early
     wanted = {index for index, tensor in enumerate(tensors) if tensor.is_output}
-    live: list[int] = []
-    for index in range(len(ops) - 1, -1, -1):
-        op = ops[index]
-        if index in replaced:
-            continue
-        if op.kind == "input" or index in kept or not wanted.isdisjoint(op.outputs):
-            live.append(index)
-            wanted.update(op.inputs)
+    live = translation.live_ops(wanted, replaced)
     live.sort(key=lambda index: (early.get(index, index), index))
     made = {tensor for index in live for tensor in ops[index].outputs}
     staying = [
@@ -111,11 +93,9 @@ def drop_unused(
         for index, tensor in enumerate(tensors)
         if index in made or index in wanted or (tensor.role == "parameter" and index not in split)
     ]
-    if not early and len(live) == len(ops) and len(staying) == len(tensors):
-        return
-    _renumber(builder, live, staying)
-    for entries in per_op:
-        entries[:] = [entries[index] for index in live]
+    if early or len(live) < len(ops) or len(staying) < len(tensors):
+        _renumber(translation.builder, live, staying)
+        translation.scopes = [translation.scopes[index] for index in live]
 
 
 def _renumber(builder: GraphBuilder, live: list[int], staying: list[int]) -> None:
@@ -178,14 +158,12 @@ def write_updates(translation: Translation, outputs: MutableSequence[int], updat
 
 def _copied(translation: Translation, tensor: int, *, is_early: bool) -> int:
     """A copy of a result; an early one is made as soon as there is something to copy, before that is written over."""
-    name = translation.unique(f"copy:{translation.builder.tensors[tensor].name}")
-    new = translation.add_tensor(name, translation.arrays[tensor])
-    whole = translation.owner[tensor]
-    if translation.arrays[whole].size_bytes == translation.arrays[tensor].size_bytes:
+    label, array = f"copy:{translation.builder.tensors[tensor].name}", translation.arrays[tensor]
+    if translation.arrays[whole := translation.owner[tensor]].size_bytes == array.size_bytes:
         tensor = whole
-    op = translation.add_op(name, "copy", inputs=[tensor], outputs=[new])
+    new = translation.make(label, "copy", array, [tensor])
     if is_early:
-        translation.early[op] = translation.producer.get(tensor, -1)
+        translation.early[translation.producer[new]] = translation.producer.get(tensor, -1)
     return new
 
 
@@ -202,9 +180,9 @@ def add_update(translation: Translation, new: int, old: int) -> int:
     computed = op >= 0 and translation.builder.ops[op].kind not in ("input", "view") and op not in translation.early
     readers = translation.readers.get(_owner(translation, old), [])
     if not (fits and computed and all(translation.early.get(reader, reader - 1) < op for reader in readers)):
-        name = translation.unique(f"copy:{translation.builder.tensors[old].name}")
-        source, new = new, translation.add_tensor(name, translation.arrays[old])
-        op = translation.add_op(name, "copy", inputs=[source], outputs=[new])
+        label = f"copy:{translation.builder.tensors[old].name}"
+        new = translation.make(label, "copy", translation.arrays[old], [new])
+        op = translation.producer[new]
     _overwrite(translation, op, new, old, is_output=True)
     return new
 
@@ -216,17 +194,11 @@ def add_optimizer(translation: Translation, parameter: int, gradient: int, funct
         translation.add_tensor(translation.unique(f"{label}.{state}"), array, role="parameter")
         for state in OPTIMIZER_STATES[function]
     ]
-    name = f"{function}:{label}"
-    result = translation.add_tensor(name, array)
-    op = translation.add_op(
-        name,
-        "optimizer",
-        inputs=[parameter, gradient, *states],
-        outputs=[result],
-        attributes={"function": function},
-        phase="optimizer",
+    inputs, attributes = [parameter, gradient, *states], {"function": function}
+    result = translation.make(
+        f"{function}:{label}", "optimizer", array, inputs, attributes=attributes, phase="optimizer"
     )
-    _overwrite(translation, op, result, parameter, is_output=True)
+    _overwrite(translation, translation.producer[result], result, parameter, is_output=True)
 
 
 def _overwrite(translation: Translation, op: int, new: int, old: int, *, is_output: bool) -> None:

@@ -19,10 +19,8 @@ _OPCODES: Mapping[str, str] = {
         round-nearest-even rsqrt select select-n shift-left shift-right-arithmetic shift-right-logical sign sin sine
         sinh sqrt square stochastic-convert sub subtract tan tanh uniform-dequantize uniform-quantize xor zeta""",
     "view": """
-        bitcast bitcast-convert bitcast-convert-type broadcast broadcast-in-dim copy-p custom-lin device-put
-        domain expand-dims layout-constraint optimization-barrier opt-barrier pcast pvary random-unwrap random-wrap
-        reshape sharding-constraint squeeze stop-gradient transpose get-dimension-size set-dimension-size
-        reduced-vary-cast reshard mesh-cast""",
+        bitcast bitcast-convert bitcast-convert-type broadcast broadcast-in-dim domain expand-dims layout-constraint
+        reshape squeeze transpose get-dimension-size set-dimension-size""",
     "copy": """
         all-gather-copy concatenate convert convert-element-type copy copy-start pad rev reverse slice split tile
         real-dynamic-slice dynamic-pad""",
@@ -41,44 +39,21 @@ _OPCODES: Mapping[str, str] = {
     "random": """
         random-bits random-clone random-fold-in random-gamma random-gamma-grad random-seed random-split rng
         rng-bit-generator rng-get-and-update-state rng-uniform threefry2x32""",
-    "control_flow": "case cond conditional if scan while",
 }
 KIND_OF_OPCODE: Mapping[str, str] = {opcode: kind for kind, opcodes in _OPCODES.items() for opcode in opcodes.split()}
 
 #: The name that costs know an element-by-element function by, where the dialects spell it otherwise.
-_FUNCTIONS = {
-    "divide": "div",
-    "exponential": "exp",
-    "exponential-minus-one": "expm1",
-    "log-plus-one": "log1p",
-    "logistic": "sigmoid",
-    "sine": "sin",
-    "cosine": "cos",
-    "power": "pow",
-    "rem": "remainder",
-    "add-any": "add",
-    "subtract": "sub",
-    "multiply": "mul",
-    "square": "mul",
-    "maximum": "max",
-    "minimum": "min",
-    "negate": "neg",
-    "select-n": "select",
-    "erf-inv": "erfinv",
-    "asinh": "asin",
-    "acosh": "acos",
-    "atanh": "atan",
-    "sinh": "sin",
-    "cosh": "cos",
-    "integer-pow": "mul",
-}
+_FUNCTIONS_BY_OPCODE = """
+    divide:div exponential:exp exponential-minus-one:expm1 log-plus-one:log1p logistic:sigmoid sine:sin
+    cosine:cos power:pow rem:remainder add-any:add subtract:sub multiply:mul square:mul maximum:max minimum:min
+    negate:neg select-n:select erf-inv:erfinv asinh:asin acosh:acos atanh:atan sinh:sin cosh:cos integer-pow:mul
+"""
+_FUNCTIONS = dict(pair.split(":") for pair in _FUNCTIONS_BY_OPCODE.split())
 #: A reduction by the function that joins two elements.
 _REDUCTIONS = {
     "add": "sum",
     "maximum": "max",
-    "max": "max",
     "minimum": "min",
-    "min": "min",
     "multiply": "product",
     "mul": "product",
     "prod": "product",
@@ -94,8 +69,7 @@ UPDATING_OPCODES = frozenset(
     {"dynamic-update-slice", "scatter", *(f"scatter-{name}" for name in ("add", "max", "min", "mul", "sub"))}
 )
 #: Those of the views that move data once layouts are assigned; XLA has made bitcasts of the others.
-MOVING_VIEWS = frozenset({"transpose", "reshape"})
-STRETCHING_VIEWS = frozenset({"broadcast", "broadcast-in-dim"})
+MOVING_VIEWS = frozenset({"transpose", "reshape", "broadcast", "broadcast-in-dim"})
 #: They talk to other partitions of the same program.
 _COLLECTIVES = """
     all-gather all-reduce all-to-all collective-broadcast collective-permute ragged-all-to-all reduce-scatter psum

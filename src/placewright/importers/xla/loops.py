@@ -72,13 +72,8 @@ def _grows_by_one(body: Computation, place: int, consts: int) -> bool:
 
 def _given(body: Computation, place: int) -> Instruction | _Leaf | None:
     """What a body gives at this place of its root."""
-    root: Reference = (body.root[0], (*body.root[1], place)) if _is_tuple(body) else body.root
-    return _resolved(body, root)
-
-
-def _is_tuple(body: Computation) -> bool:
-    instruction = _by_name(body).get(body.root[0])
-    return instruction is not None and isinstance(instruction.type, tuple)
+    (name, path), root = body.root, _by_name(body).get(body.root[0])
+    return _resolved(body, (name, (*path, place) if root and isinstance(root.type, tuple) else path))
 
 
 def _by_name(computation: Computation) -> Mapping[str, Instruction]:

@@ -22,6 +22,14 @@ MAX_DEPTH = 64
 MAX_INSTRUCTIONS = 1_000_000
 MAX_LEAVES = 50_000
 
+_SMALL_FLOATS = "f4e2m1fn f8e3m4 f8e4m3 f8e4m3fn f8e4m3b11fnuz f8e4m3fnuz f8e5m2 f8e5m2fnuz f8e8m0fnu"
+#: What placewright calls the floating element types, by how HLO spells them.
+FLOATS: Mapping[str, str] = {
+    "bf16": "bfloat16",
+    **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
+    **{name: f"float{name[1]}_{name[2:]}" for name in _SMALL_FLOATS.split()},
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Array:
@@ -83,6 +91,28 @@ class Computation:
     parameters: Mapping[str, Type]
     instructions: tuple[Instruction, ...]
     root: Reference
+
+
+@dataclass(frozen=True, kw_only=True)
+class Body:
+    """What a computation does when it is run once.
+
+    flops, bytes_moved: of its ops, one by one. kind: of those that cost most. computes: the attribute that says in
+    which dtype most FLOPs are computed, where that cannot be seen. num_ops: views aside. read_bytes: per
+    leaf of its parameters, of which a slice may be all that is read. written_bytes: of its results, of which an update
+    in place writes a part. temporary_bytes: the most that lies between its ops, beside parameters and results. passed:
+    by leaf of its root the leaf of its parameters that it gives back as it is.
+    """
+
+    flops: int
+    bytes_moved: int
+    kind: str
+    computes: Mapping[str, str]
+    num_ops: int
+    read_bytes: tuple[int, ...]
+    written_bytes: int
+    temporary_bytes: int
+    passed: Mapping[int, int]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,33 +30,32 @@ def written_shardings(text: str) -> dict[str, tuple[str, ...]]:
 def shard_map(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
     """The ops of one device, between its parts of the operands and its parts of the results."""
     kinds = tuple(instruction.called[0].parameters.values())
-    parts = _retyped(translation, instruction, operands, kinds, inward=True)
-    arguments = parts if isinstance(parts, tuple) else (parts,)
-    given = translation.run(instruction.called[0], arguments, f"{prefix}{instruction.name}/", instruction)
+    parts: Any = _retyped(translation, instruction, operands, kinds, "in")
+    given = translation.run(instruction.called[0], parts, f"{prefix}{instruction.name}/", instruction)
     return to_wholes(translation, instruction, [given], prefix)
 
 
 def to_parts(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
     """Whole arrays as one device's parts of them."""
-    return _retyped(translation, instruction, operands, instruction.type, inward=True)
+    return _retyped(translation, instruction, operands, instruction.type, "in")
 
 
 def to_wholes(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
     """The other way round."""
     translation.shared.notes[_NOTE] += 1
-    return _retyped(translation, instruction, operands, instruction.type, inward=False)
+    return _retyped(translation, instruction, operands, instruction.type, "out")
 
 
 def _retyped(
-    translation: Translation, instruction: Instruction, operands: Sequence[Value], kinds: Any, *, inward: bool
+    translation: Translation, instruction: Instruction, operands: Sequence[Value], kinds: Any, side: str
 ) -> Value:
     values, arrays = list(leaves(tuple(operands))), list(leaves(kinds))
-    shardings = instruction.details.get("in" if inward else "out", ())
+    shardings = instruction.details.get(side, ())
     if len(values) != len(arrays):
         raise InputError(f"'{shown(instruction.name)}' has {len(arrays)} parts of {len(values)} arrays")
     if len(shardings) != len(arrays):
         shardings = ("",) * len(arrays)
-    change = _part if inward else _whole
+    change = _part if side == "in" else _whole
     made = [change(translation, instruction, *each) for each in zip(values, arrays, shardings, strict=True)]
     return like(kinds, iter(made))
 
@@ -75,10 +74,8 @@ def _part(translation: Translation, instruction: Instruction, leaf: Any, array: 
     if translation.arrays[part].shape == array.shape and (before == sharding or not before or not sharding):
         return part
     translation.shared.notes[_RESHARD] += 1
-    name = translation.unique(f"{translation.builder.tensors[part].name}:reshard")
-    made = translation.add_tensor(name, array)
-    translation.add_op(name, "other", instruction=instruction, inputs=[part], outputs=[made])
-    return made
+    label = f"{translation.builder.tensors[part].name}:reshard"
+    return translation.make(label, "other", array, [part], instruction=instruction)
 
 
 def _whole(translation: Translation, instruction: Instruction, leaf: Any, array: Array, sharding: str) -> Any:
@@ -97,11 +94,7 @@ def _folded(leaf: Any, array: Array) -> Folded:
 
 
 def _view(translation: Translation, instruction: Instruction, leaf: int, array: Array, what: str) -> int:
-    name = translation.unique(f"{translation.builder.tensors[leaf].name}:{what}")
-    size = min(array.size_bytes, translation.arrays[leaf].size_bytes)
-    view = translation.add_tensor(name, Array(array.shape, array.dtype, size), alias_of=leaf)
-    translation.add_op(name, "view", instruction=instruction, inputs=[leaf], outputs=[view])
-    return view
+    return translation.view(f"{translation.builder.tensors[leaf].name}:{what}", array, leaf, instruction=instruction)
 
 
 def hold_parts(translation: Translation) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from placewright.graph import Phase, TensorRole
@@ -15,13 +15,13 @@ from placewright.importers.xla.kinds import (
     DROPS_FOLDED,
     FOLDED_KINDS,
     MOVING_VIEWS,
-    STRETCHING_VIEWS,
     UPDATING_OPCODES,
 )
 from placewright.importers.xla.program import (
     MAX_DEPTH,
     MAX_INSTRUCTIONS,
     Array,
+    Body,
     Computation,
     Environment,
     Folded,
@@ -38,28 +38,6 @@ from placewright.support.errors import InputError, shown
 
 #: From an instruction, the values of its operands and what comes before its name: what it gives.
 Rule: TypeAlias = "Callable[[Translation, Instruction, Sequence[Value], str], Value]"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Body:
-    """What a computation does when it is run once.
-
-    flops, bytes_moved: of its ops, one by one. kind: of those that cost most. computes: the attribute that says in
-    which dtype most FLOPs are computed, where that cannot be seen. num_ops: views aside. read_bytes: per
-    leaf of its parameters, of which a slice may be all that is read. written_bytes: of its results, of which an update
-    in place writes a part. temporary_bytes: the most that lies between its ops, beside parameters and results. passed:
-    by leaf of its root the leaf of its parameters that it gives back as it is.
-    """
-
-    flops: int
-    bytes_moved: int
-    kind: str
-    computes: Mapping[str, str]
-    num_ops: int
-    read_bytes: tuple[int, ...]
-    written_bytes: int
-    temporary_bytes: int
-    passed: Mapping[int, int]
 
 
 @dataclass
@@ -184,10 +162,7 @@ class Translation:
         before = self._ops_before(instruction)
         if not isinstance(value, int) or self._stands_behind(value, before):
             return value
-        name = self.unique(prefix + instruction.name)
-        tensor = self.add_tensor(name, self.arrays[value], alias_of=value)
-        self.add_op(name, "view", instruction=instruction, inputs=[value], outputs=[tensor], controls=before)
-        return tensor
+        return self.view(prefix + instruction.name, self.arrays[value], value, instruction=instruction, controls=before)
 
     def _stands_behind(self, tensor: int, before: Sequence[int]) -> bool:
         """Whether a tensor is not there until all these ops have ended."""
@@ -207,7 +182,7 @@ class Translation:
         kind, attributes = describe(instruction, [self.array_of(leaf) for leaf in flat])
         if kind in FOLDED_KINDS and self._folds(instruction, flat):
             return folded(instruction.type)
-        if kind == "view" and not (self.is_real and instruction.opcode in MOVING_VIEWS | STRETCHING_VIEWS):
+        if kind == "view" and not (self.is_real and instruction.opcode in MOVING_VIEWS):
             return self._view(instruction, flat, prefix)
         kind = "copy" if kind == "view" else kind
         if kind == "gather":
@@ -279,12 +254,7 @@ class Translation:
 
     def as_tensor(self, leaf: Any, reader: str) -> int:
         """The tensor of a leaf; a folded array is filled by an op of its own."""
-        if not isinstance(leaf, Folded):
-            return int(leaf)
-        name = self.unique(f"{reader}/fill")
-        tensor = self.add_tensor(name, leaf.array)
-        self.add_op(name, "fill", outputs=[tensor])
-        return tensor
+        return self.make(f"{reader}/fill", "fill", leaf.array) if isinstance(leaf, Folded) else int(leaf)
 
     def as_output(self, leaf: Any) -> int:
         """The tensor of a leaf of the root, written out where it is stretched; of a shard_map one device's part."""
@@ -296,20 +266,15 @@ class Translation:
         array = self.arrays[tensor]
         if not array.is_stretched:
             return tensor
-        name = self.unique(f"copy:{self.builder.tensors[tensor].name}")
-        whole = self.add_tensor(name, Array(array.shape, array.dtype, tensor_bytes(array.shape, array.dtype)))
-        self.add_op(name, "copy", inputs=[tensor], outputs=[whole])
-        return whole
+        whole = replace(array, size_bytes=tensor_bytes(array.shape, array.dtype))
+        return self.make(f"copy:{self.builder.tensors[tensor].name}", "copy", whole, [tensor])
 
     def piece(self, leaf: Any, step: int, array: Array, name: str) -> Value:
         """What one step of an unrolled loop reads of an array stacked along its first axis: a view of it."""
         if isinstance(leaf, Folded):
             return Folded(array)
         if (leaf, step) not in self.pieces:
-            label = self.unique(f"{name}[{step}]")
-            tensor = self.add_tensor(label, array, alias_of=leaf)
-            self.add_op(label, "view", inputs=[leaf], outputs=[tensor])
-            self.pieces[leaf, step] = tensor
+            self.pieces[leaf, step] = self.make(f"{name}[{step}]", "view", array, [leaf], alias_of=leaf)
         return self.pieces[leaf, step]
 
     def join(self, parts: Sequence[Any], array: Array, name: str) -> Value:
@@ -333,11 +298,8 @@ class Translation:
         array = next(leaves(instruction.type))
         if not isinstance(base, int):
             return Folded(array, base.number if isinstance(base, Folded) else None)
-        size = min(array.size_bytes, self.arrays[base].size_bytes)
-        name = self.unique(prefix + instruction.name)
-        tensor = self.add_tensor(name, Array(array.shape, array.dtype, size), alias_of=base)
         controls = self._ops_before(instruction)
-        self.add_op(name, "view", instruction=instruction, inputs=[base], outputs=[tensor], controls=controls)
+        tensor = self.view(prefix + instruction.name, array, base, instruction=instruction, controls=controls)
         return like(instruction.type, iter([tensor] * len(list(leaves(instruction.type)))))
 
     def _rows(self, instruction: Instruction, flat: Sequence[Any]) -> tuple[str, Sequence[Any], dict[str, Any]]:
@@ -406,6 +368,31 @@ class Translation:
         for tensor in inputs if kind != "view" else ():
             self.readers.setdefault(self.owner[tensor], []).append(op)
         return op
+
+    def make(
+        self, label: str, kind: str, array: Array, inputs: Sequence[int] = (), *, alias_of: int | None = None, **op: Any
+    ) -> int:
+        """Adds a tensor, and the op of the same name that makes it. op: more of its fields."""
+        name = self.unique(label)
+        tensor = self.add_tensor(name, array, alias_of=alias_of)
+        self.add_op(name, kind, inputs=inputs, outputs=[tensor], **op)
+        return tensor
+
+    def view(self, label: str, array: Array, base: int, **op: Any) -> int:
+        """A view of a tensor as an array, of which it takes no more memory than the tensor has."""
+        seen = replace(array, size_bytes=min(array.size_bytes, self.arrays[base].size_bytes))
+        return self.make(label, "view", seen, [base], alias_of=base, **op)
+
+    def live_ops(self, wanted: set[int], without: Collection[int] = ()) -> list[int]:
+        """Inputs, and ops that are kept or lead to a wanted tensor, in order; makes wanted what they read."""
+        live = []
+        for index in range(len(self.builder.ops) - 1, -1, -1):
+            op = self.builder.ops[index]
+            is_live = op.kind == "input" or index in self.kept or not wanted.isdisjoint(op.outputs)
+            if is_live and index not in without:
+                wanted.update(op.inputs)
+                live.append(index)
+        return live[::-1]
 
     def unique(self, name: str) -> str:
         """The name, with a number where it is taken; ops and tensors share names, so that both read alike."""
