@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from instances import sketch
 from numpy.typing import NDArray
 from training_steps import ONE_DEVICE, limited, training_step
 
@@ -201,27 +202,17 @@ def test_what_the_executor_holds_is_within_what_is_planned(case: Case) -> None:
     assert peak <= plan.peak_bytes[0]
 
 
+CHAIN = (
+    *("x=10", "a x -> a=10 | time_ns=1 phase=forward", "b a -> b=10 | time_ns=2 phase=forward"),
+    *("c b -> c=10 | time_ns=3 phase=forward", "d c -> d=1 | time_ns=4 phase=forward"),
+    "e a d -> e=1 | time_ns=5 phase=backward",
+)
+
+
 def chain() -> Graph:
     """a -> b -> c -> d, and e reads a and d: a, b and c of 10 bytes, d and e of 1, and a parameter x of 10. The step
     trains, so that x stays."""
-    names = ["x", "a", "b", "c", "d", "e"]
-    tensors = tuple(
-        Tensor(name=name, size_bytes=size, role="parameter" if name == "x" else "activation")
-        for name, size in zip(names, [10, 10, 10, 10, 1, 1], strict=True)
-    )
-    reads = [(0,), (1,), (2,), (3,), (1, 4)]
-    ops = tuple(
-        Op(
-            name=name,
-            kind="elementwise",
-            inputs=inputs,
-            outputs=(place + 1,),
-            time_ns=place + 1,
-            phase="backward" if name == "e" else "forward",
-        )
-        for place, (name, inputs) in enumerate(zip(names[1:], reads, strict=True))
-    )
-    return Graph(name="chain", ops=ops, tensors=tensors)
+    return sketch(*CHAIN, kind="elementwise", name="chain")
 
 
 def of_chain(limit: int = 31, graph: Graph | None = None) -> Problem:
@@ -349,15 +340,8 @@ def test_what_must_be_moved_or_made_again_takes_what_is_proven() -> None:
 
 def two_readers() -> Graph:
     """The chain, and behind it the same once more: b2 reads e, d2 what c2 made of that, and e2 a and d2."""
-    graph = chain()
-    names, sizes = ["b2", "c2", "d2", "e2"], [10, 10, 1, 1]
-    tensors = (*graph.tensors, *(Tensor(name=n, size_bytes=s) for n, s in zip(names, sizes, strict=True)))
-    reads = [(5,), (6,), (7,), (1, 8)]
-    ops = tuple(
-        Op(name=name, kind="elementwise", inputs=inputs, outputs=(place + 6,), time_ns=3)
-        for place, (name, inputs) in enumerate(zip(names, reads, strict=True))
-    )
-    return replace(graph, ops=(*graph.ops, *ops), tensors=tensors)
+    again = ("b2 e -> b2=10", "c2 b2 -> c2=10", "d2 c2 -> d2=1", "e2 a d2 -> e2=1")
+    return sketch(*CHAIN, *(f"{line} | time_ns=3" for line in again), kind="elementwise", name="chain")
 
 
 def test_what_has_left_comes_back_twice() -> None:
