@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
-from placewright.graph import Graph
 from placewright.importers.graph_set import read_graph_set
 from placewright.lab.datasets.synthetic import interesting_graphs, is_interesting, random_graph, write_synthetic
 from placewright.lab.peers.brkga import Brkga
@@ -21,78 +19,12 @@ from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 from placewright.support.files import locked_folder
 
-GRAPHS = [random_graph(5, index) for index in range(150)]
+GRAPHS = [random_graph(5, index) for index in range(8)]
 
 
 def test_a_candidate_depends_on_its_seed_and_number_alone() -> None:
     assert random_graph(5, 7) == GRAPHS[7]
     assert random_graph(6, 7) != GRAPHS[7]
-
-
-def test_graphs_have_50_to_200_nodes_between_a_source_and_a_sink_without_cost() -> None:
-    for graph in GRAPHS:
-        assert 52 <= len(graph.ops) <= 202
-        source, sink = graph.ops[0], graph.ops[-1]
-        assert (source.name, source.time_ns, source.outputs) == ("source", 0, ())
-        assert (sink.name, sink.time_ns, sink.inputs) == ("sink", 0, ())
-    sizes = sorted(len(graph.ops) for graph in GRAPHS)
-    assert sizes[15] < 85
-    assert sizes[-15] > 170
-
-
-def test_heads_follow_the_source_and_tails_precede_the_sink() -> None:
-    for graph in GRAPHS[:40]:
-        followed = {before for op in graph.ops[:-1] for before in _predecessors(graph, op.inputs, op.controls)}
-        assert set(graph.ops[-1].controls) == set(range(1, len(graph.ops) - 1)) - followed
-        for op in graph.ops[1:-1]:
-            before = _predecessors(graph, op.inputs, op.controls)
-            assert before
-            assert 0 not in before or before == [0]
-
-
-def _predecessors(graph: Graph, inputs: tuple[int, ...], controls: tuple[int, ...]) -> list[int]:
-    return [*(graph.producer_of[tensor] for tensor in inputs), *controls]
-
-
-def test_ops_have_no_one_or_two_outputs_in_the_ratio_1_8_1() -> None:
-    counts = Counter(len(op.outputs) for graph in GRAPHS for op in graph.ops[1:-1])
-    total = sum(counts.values())
-    # About 19,000 ops: the deviation of a share of 0.1 is 0.0022.
-    assert [abs(counts[number] / total - share) < 0.012 for number, share in ((0, 0.1), (1, 0.8), (2, 0.1))] == [
-        True
-    ] * 3
-
-
-def test_one_dependency_in_five_is_a_control_where_the_producer_has_an_output() -> None:
-    by_tensor = by_control = 0
-    for graph in GRAPHS:
-        for op in graph.ops[1:-1]:
-            by_tensor += len(op.inputs)
-            by_control += sum(bool(graph.ops[before].outputs) for before in op.controls)
-    # Tens of thousands of dependencies: the deviation of the share is below 0.003.
-    assert abs(by_control / (by_control + by_tensor) - 0.2) < 0.015
-
-
-def test_sizes_have_mean_50_and_deviation_10() -> None:
-    sizes = [tensor.size_bytes for graph in GRAPHS for tensor in graph.tensors]
-    mean = sum(sizes) / len(sizes)
-    assert abs(mean - 50) < 0.5
-    assert abs((sum((size - mean) ** 2 for size in sizes) / len(sizes)) ** 0.5 - 10) < 0.5
-
-
-def test_an_op_takes_the_size_of_what_it_reads_and_writes_give_or_take_a_tenth() -> None:
-    ratios = []
-    for graph in GRAPHS:
-        for op in graph.ops[1:-1]:
-            total = sum(graph.tensors[tensor].size_bytes for tensor in (*op.inputs, *op.outputs))
-            assert op.time_ns is not None
-            if total:
-                ratios.append(op.time_ns / total - 1)
-            else:
-                assert op.time_ns == 0
-    mean = sum(ratios) / len(ratios)
-    assert abs(mean) < 0.005
-    assert abs((sum((ratio - mean) ** 2 for ratio in ratios) / len(ratios)) ** 0.5 - 0.1) < 0.01
 
 
 @pytest.mark.parametrize("control", ["order", "signal"])
