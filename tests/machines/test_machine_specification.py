@@ -32,7 +32,7 @@ USUAL = """k80 pcie3, p100 pcie3, v100 nvlink2, a100 nvlink3, l4 pcie4, h100-pci
 b200 nvlink5, mi300x xgmi4, tpu-v5p ici5, ideal free"""
 
 
-@pytest.mark.parametrize(("device", "name"), map(str.split, USUAL.split(",")))
+@pytest.mark.parametrize(("device", "name"), [pair.split() for pair in USUAL.split(",")])
 def test_equal_devices_have_their_usual_link(device: str, name: str) -> None:
     assert load_machine(f"2x{device}").links[0][1] == link(name)
 

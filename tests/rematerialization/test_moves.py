@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from instances import sketch
 from numpy.typing import NDArray
-from training_steps import ONE_DEVICE, limited, training_step
+from training_steps import ONE_DEVICE, host_at, limited, spans, training_step
 
 import placewright
 from placewright.analysis.outcome import gain_words
@@ -221,25 +221,12 @@ def of_chain(limit: int = 31, graph: Graph | None = None) -> Problem:
     return Problem(graph=graph, machine=ONE_DEVICE, time_ns=times, memory_limits_bytes=(limit,))
 
 
-def host_at(ns: float, memory_bytes: int | None = None, latency_ns: int = 0) -> HostMemory:
-    """Over links that take so long for 10 bytes."""
-    link = Link(bandwidth_bytes_per_s=10e9 / ns, latency_ns=latency_ns)
-    return HostMemory(there=(link,), back=(link,), memory_bytes=memory_bytes)
-
-
 def plan_chain(host: HostMemory, keep: Sequence[str] = (), limit: int = 31) -> Plan:
     problem = of_chain(limit)
     again = rematerialize(problem, SearchRun(Budget(evaluations=EVALUATIONS)), keep, host)
     plan = planned(problem, again, host, keep)
     assert check_plan(plan, problem.graph, times_on(plan, problem.time_ns)) == []
     return plan
-
-
-def spans(plan: Plan) -> dict[str, tuple[int, int]]:
-    """When each op, and each transfer by its tensor with an arrow before it, starts and finishes."""
-    return {op.name: (op.start_ns, op.finish_ns) for op in plan.ops} | {
-        f">{transfer.tensor}": (transfer.start_ns, transfer.finish_ns) for transfer in plan.transfers
-    }
 
 
 A_MOVES = (Move(tensor="a", leaves_before="c", returns_before=("d",)),)

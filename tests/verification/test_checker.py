@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from instances import plan_of, sketch
 from reference import simulate
-from strategies import chromosomes, problems
+from strategies import problems, solved
 
 from placewright.costs.estimate import estimate_costs
 from placewright.graph import Graph
@@ -30,13 +30,6 @@ from placewright.verification.checker import check_plan
 from placewright.verification.evidence import unchecked
 from placewright.verification.order import require_order
 from placewright.verification.replay import Step, demands, held_memory, in_place_memory, memory_curve, step_times
-
-
-@st.composite
-def solved(draw: st.DrawFn) -> tuple[Problem, Solution]:
-    problem = draw(problems())
-    device_of, order = problem.core.decode(draw(chromosomes(problem.core.num_keys)))
-    return problem, Solution(device_of=device_of, order=order)
 
 
 @given(solved())

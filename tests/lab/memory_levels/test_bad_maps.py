@@ -16,7 +16,6 @@ from small_problems import chip_of, random_graph, two_ops
 
 import placewright._core as _core
 from placewright.graph import Graph
-from placewright.importers.builder import GraphBuilder
 from placewright.lab.memory_levels import load_map, map_memory
 from placewright.lab.memory_levels.chip import Chip, MemoryLevel
 from placewright.lab.memory_levels.chips import load_chip
@@ -173,15 +172,6 @@ def test_one_op_dead_results_and_parts_that_are_not_joined_are_legal() -> None:
     problem = make_memory_problem(sketch("one -> one=8", "two -> two=8", kind="fill"), load_chip("nnpi"))
     assert (problem.first.tolist(), problem.last.tolist()) == ([0, 1], [0, 1])
     assert problem.evaluate_one(problem.all_slowest())[1] == 0
-
-
-def test_a_cycle_is_named_by_the_graph() -> None:
-    graph = GraphBuilder("ring")
-    one, two = (graph.add_tensor(name, size_bytes=1) for name in ("one", "two"))
-    graph.add_op("a", "elementwise", inputs=[two], outputs=[one])
-    graph.add_op("b", "elementwise", inputs=[one], outputs=[two])
-    with pytest.raises(InputError, match="cycle: "):
-        graph.build()
 
 
 def test_over_a_compiler_that_takes_no_time_the_faster_map_still_has_more() -> None:
