@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from placewright.graph import Graph, Op, Tensor
+from placewright.graph import Graph, Op, Tensor, TensorRole
 from placewright.machine import Device, Link, Machine, TransferModel
 from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan
@@ -35,6 +35,47 @@ def graph_of(ops: Mapping[str, tuple[str, int]], controls: Mapping[str, str] | N
         ),
         tensors=tuple(Tensor(name=f"{name}:0", size_bytes=size) for name, (_, size) in ops.items()),
     )
+
+
+def sketch(*lines: str, name: str = "sketch", kind: str = "other", **of_ops: Any) -> Graph:
+    """A line for each op: its name, with ~ behind it for a view, the tensors that it reads, behind -> those that it
+    makes, behind < the ops that it follows, and behind | what else is said of it, as in "time_ns=5 kind=matmul".
+
+    "x=8" owns 8 bytes, "x=8:y" shares the memory of y, "x=8!" is a graph output; "w=8" alone is a parameter. kind,
+    of_ops: of all ops that do not say otherwise.
+    """
+    ops: dict[str, Op] = {}
+    tensors: dict[str, Tensor] = {}
+
+    def added(text: str, role: TensorRole = "activation") -> int:
+        own, _, rest = text.rstrip("!").partition("=")
+        size, _, base = rest.partition(":")
+        alias_of = list(tensors).index(base) if base else None
+        tensors[own] = Tensor(
+            name=own, size_bytes=int(size), alias_of=alias_of, role=role, is_output=text.endswith("!")
+        )
+        return len(tensors) - 1
+
+    for line in lines:
+        head, _, said = line.partition(" | ")
+        head, _, after = head.partition(" < ")
+        head, _, made = head.partition(" -> ")
+        own, *read = head.split()
+        if "=" in own:
+            added(own, "parameter")
+            continue
+        more = dict(each.split("=") for each in said.split())
+        settings = {"kind": "view" if own.endswith("~") else kind} | (of_ops if not own.endswith("~") else {})
+        settings |= {key: int(value) if value.isdecimal() else value for key, value in more.items()}
+        op = own.rstrip("~")
+        ops[op] = Op(
+            name=op,
+            inputs=tuple(list(tensors).index(each) for each in read),
+            outputs=tuple(map(added, made.split())),
+            controls=tuple(list(ops).index(each) for each in after.split()),
+            **settings,
+        )
+    return Graph(name=name, ops=tuple(ops.values()), tensors=tuple(tensors.values()))
 
 
 def machine_of(num_devices: int, link: Link = FREE, transfer_model: TransferModel = "overlapped") -> Machine:

@@ -336,27 +336,11 @@ BLOCKS: dict[str, Callable[[Sizes], Block]] = {
 }
 
 #: Blocks in which no sample depends on others are drawn more often.
-COMMON = [
-    "linear",
-    "perceptron",
-    "residual",
-    "norm_of_all",
-    "root_mean_square",
-    "group_norm",
-    "attention",
-    "image",
-    "convolution",
-    "shared",
-    "embedded",
-    "positions",
-    "kept",
-    "softmax",
-    "two_layers",
-    "saved",
-    "detached",
-    "weighted",
-    "tokens_first",
-]
+_COMMON = """
+linear perceptron residual norm_of_all root_mean_square group_norm attention image convolution shared embedded
+positions kept softmax two_layers saved detached weighted tokens_first
+"""
+COMMON = _COMMON.split()
 
 
 def _tokens(x: Any) -> Any:

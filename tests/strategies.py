@@ -13,6 +13,7 @@ from placewright.machine import Device, LaunchMode, Link, Machine, TransferModel
 from placewright.methods.table import METHODS
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints, placement_groups
+from placewright.search.run.result import Solution
 from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 
@@ -203,3 +204,11 @@ def chromosomes(num_keys: int) -> st.SearchStrategy[np.ndarray]:
 
 def _random_keys(num_keys: int, seed: int, end: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(end, size=num_keys, dtype=np.uint32)
+
+
+@st.composite
+def solved(draw: st.DrawFn) -> tuple[Problem, Solution]:
+    """A problem, and a solution that any keys stand for."""
+    problem = draw(problems())
+    device_of, order = problem.core.decode(draw(chromosomes(problem.core.num_keys)))
+    return problem, Solution(device_of=device_of, order=order)

@@ -8,8 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from placewright.graph import Graph, Op, Tensor
-from placewright.machine import Machine
+from placewright.machine import Link, Machine
 from placewright.machines import load_machine
+from placewright.machines.host import HostMemory
+from placewright.plans.record import Plan
 from placewright.problem import Problem
 
 _CPU = load_machine("cpu")
@@ -121,3 +123,16 @@ def limited(graph: Graph, share: float) -> Problem:
         alone.append(int(lowered.allocated_bytes[held].sum() + lowered.workspace_bytes[op]))
     floor = max(alone) + int(lowered.resident_bytes.sum())
     return replace(problem, memory_limits_bytes=(floor + int(share * (peak - floor)),))
+
+
+def host_at(ns: float, memory_bytes: int | None = None, latency_ns: int = 0) -> HostMemory:
+    """Over links that take so long for 10 bytes."""
+    link = Link(bandwidth_bytes_per_s=10e9 / ns, latency_ns=latency_ns)
+    return HostMemory(there=(link,), back=(link,), memory_bytes=memory_bytes)
+
+
+def spans(plan: Plan) -> dict[str, tuple[int, int]]:
+    """When each op, and each transfer by its tensor with an arrow before it, starts and finishes."""
+    return {op.name: (op.start_ns, op.finish_ns) for op in plan.ops} | {
+        f">{transfer.tensor}": (transfer.start_ns, transfer.finish_ns) for transfer in plan.transfers
+    }

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from instances import graph_of, machine_of, problem_of
+from instances import graph_of, machine_of, problem_of, sketch
 from strategies import problems
 
 from placewright.analysis.op_explanation import ModuleExplanation, OpExplanation, explain_op
-from placewright.graph import Graph, Op, Tensor
+from placewright.graph import Graph
 from placewright.machine import Link
 from placewright.methods.table import METHODS
 from placewright.plans.assemble import assemble_plan
@@ -169,24 +169,8 @@ def test_a_module_that_is_not_there_is_said_with_the_nearest() -> None:
 
 def updating_graph() -> Graph:
     """forward reads w and makes y; grad reads w and a view of y and makes g; sgd reads g and updates w in place."""
-    return Graph(
-        name="tiny",
-        ops=(
-            Op(name="turned", kind="view", inputs=(0,), outputs=(1,)),
-            Op(name="forward", kind="other", inputs=(1,), outputs=(2,)),
-            Op(name="shown", kind="view", inputs=(2,), outputs=(3,)),
-            Op(name="grad", kind="other", inputs=(3, 0), outputs=(4,)),
-            Op(name="sgd", kind="optimizer", inputs=(4, 0), outputs=(5,)),
-        ),
-        tensors=(
-            Tensor(name="w", size_bytes=8, role="parameter"),
-            Tensor(name="w.t", size_bytes=8, alias_of=0),
-            Tensor(name="y", size_bytes=8),
-            Tensor(name="y.view", size_bytes=8, alias_of=2),
-            Tensor(name="g", size_bytes=8),
-            Tensor(name="w.new", size_bytes=8, alias_of=0),
-        ),
-    )
+    lines = ("w=8", "turned~ w -> w.t=8:w", "forward w.t -> y=8", "shown~ y -> y.view=8:y", "grad y.view w -> g=8")
+    return sketch(*lines, "sgd g w -> w.new=8:w | kind=optimizer", name="tiny")
 
 
 def test_who_updates_a_parameter_and_who_only_reads_it_is_told_apart() -> None:

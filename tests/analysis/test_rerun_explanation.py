@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from instances import machine_of
+from instances import machine_of, sketch
 
 import placewright
 from placewright.analysis.op_explanation import OpExplanation
 from placewright.api.questions import Plan
-from placewright.graph import Graph, Op, Tensor
+from placewright.graph import Graph
 from placewright.machine import Link
 from placewright.support.errors import InputError
 from placewright.terminal.op_tables import rerun_words
@@ -21,25 +21,14 @@ def chain() -> Graph:
 
     All take 10 ns but b, which takes 7. What a makes are 8 bytes, b 40, c 8, d 30; each gradient 8.
     """
-    sizes = {"a": 8, "b": 40, "c": 8, "d": 30, "gd": 8, "gc": 8, "ga": 8}
-    reads = {"a": (), "b": ("a",), "c": ("b",), "d": ("c",), "gd": ("d", "c"), "gc": ("gd", "b"), "ga": ("gc", "a")}
-    names = list(sizes)
-    return Graph(
+    return sketch(
+        *("a -> a:0=8", "b a:0 -> b:0=40 | time_ns=7 phase=forward", "c b:0 -> c:0=8", "d c:0 -> d:0=30"),
+        *("gd d:0 c:0 -> gd:0=8 | phase=backward", "gc gd:0 b:0 -> gc:0=8 | phase=backward"),
+        "ga gc:0 a:0 -> ga:0=8! | phase=backward",
+        kind="elementwise",
+        phase="forward",
+        time_ns=10,
         name="chain",
-        ops=tuple(
-            Op(
-                name=name,
-                kind="elementwise",
-                inputs=tuple(names.index(read) for read in reads[name]),
-                outputs=(index,),
-                phase="backward" if name.startswith("g") else "forward",
-                time_ns=7 if name == "b" else 10,
-            )
-            for index, name in enumerate(names)
-        ),
-        tensors=tuple(
-            Tensor(name=f"{name}:0", size_bytes=size, is_output=name == "ga") for name, size in sizes.items()
-        ),
     )
 
 

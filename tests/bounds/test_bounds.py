@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from instances import graph_of, machine_of, problem_of
+from instances import graph_of, machine_of, problem_of, sketch
 from reference import best_objective, every_solution, held_after, least_peak_on_one_device, simulate, structure_of
 from strategies import problems
 
@@ -29,7 +29,7 @@ from placewright.bounds import (
     spread_residents,
     total_work,
 )
-from placewright.graph import Graph, Op, Tensor
+from placewright.graph import Graph
 from placewright.machine import Link, TransferModel
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints
@@ -140,22 +140,10 @@ def test_work_that_takes_no_time_is_bounded_by_nothing() -> None:
     assert total_work(problem_of(INDEPENDENT, machine_of(2), 0)).value == 0
 
 
-def parameters_graph(workspace_bytes: int = 5) -> Graph:
+def parameters_graph() -> Graph:
     """a makes x (7); b reads x and the parameters v (20) and w (3), works in 5 and makes y (2); c reads y and makes
     the output z (6)."""
-    tensors = (
-        Tensor(name="x", size_bytes=7),
-        Tensor(name="v", size_bytes=20, role="parameter"),
-        Tensor(name="w", size_bytes=3, role="parameter"),
-        Tensor(name="y", size_bytes=2),
-        Tensor(name="z", size_bytes=6, is_output=True),
-    )
-    ops = (
-        Op(name="a", kind="other", outputs=(0,)),
-        Op(name="b", kind="other", inputs=(0, 1, 2), outputs=(3,), workspace_bytes=workspace_bytes),
-        Op(name="c", kind="other", inputs=(3,), outputs=(4,)),
-    )
-    return Graph(name="parameters", ops=ops, tensors=tensors)
+    return sketch("a -> x=7", "v=20", "w=3", "b x v w -> y=2 | workspace_bytes=5", "c y -> z=6!", name="parameters")
 
 
 def memory_problem(*limits: int | None) -> Problem:
@@ -172,17 +160,8 @@ def test_the_largest_op_holds_inputs_outputs_parameters_and_workspace() -> None:
 def test_a_view_counts_no_memory_beside_what_it_shows() -> None:
     # b reads x (8) through a view of half of it: on x's device 8 are held, elsewhere 4. The bound counts 0 for the
     # view and 1 for b's own output; a holds 8.
-    tensors = (
-        Tensor(name="x", size_bytes=8),
-        Tensor(name="half", size_bytes=4, alias_of=0),
-        Tensor(name="y", size_bytes=1),
-    )
-    ops = (
-        Op(name="a", kind="other", outputs=(0,)),
-        Op(name="view", kind="view", inputs=(0,), outputs=(1,)),
-        Op(name="b", kind="other", inputs=(1,), outputs=(2,)),
-    )
-    problem = problem_of(Graph(name="half", ops=ops, tensors=tensors), machine_of(2))
+    graph = sketch("a -> x=8", "view~ x -> half=4:x", "b half -> y=1", name="half")
+    problem = problem_of(graph, machine_of(2))
     assert largest_op(problem).value == 8
 
 
@@ -195,9 +174,8 @@ def test_parameters_and_outputs_are_at_best_spread_evenly(num_devices: int, shar
 
 def test_many_parameters_bound_more_than_any_op() -> None:
     # Four ops with 10 each on two devices: 20 on one of them, while no op holds more than 10.
-    tensors = tuple(Tensor(name=f"w{index}", size_bytes=10, role="parameter") for index in range(4))
-    ops = tuple(Op(name=f"op{index}", kind="other", inputs=(index,)) for index in range(4))
-    problem = problem_of(Graph(name="four", ops=ops, tensors=tensors), machine_of(2), objective="peak-memory")
+    graph = sketch("w0=10", "w1=10", "w2=10", "w3=10", "op0 w0", "op1 w1", "op2 w2", "op3 w3", name="four")
+    problem = problem_of(graph, machine_of(2), objective="peak-memory")
     assert lower_bound(problem) == Bound(20, "parameters and outputs spread over all devices")
     # All 40 need 40 of memory over both.
     assert nothing_fits(replace(problem, memory_limits_bytes=(20, 19)))

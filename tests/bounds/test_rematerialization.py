@@ -9,11 +9,11 @@ import pytest
 from fewest_reruns import least_time
 from hypothesis import given
 from hypothesis import strategies as st
+from instances import sketch
 from overwriting_graphs import overwriting_graph
 from training_steps import ONE_DEVICE, limited, training_step
 
 from placewright.bounds.rematerialization import least_limit, rematerialized_time
-from placewright.graph import Graph, Op, Tensor
 from placewright.problem import Problem
 
 
@@ -50,40 +50,17 @@ def test_no_limit_below_the_least_is_kept(problem: Problem, less: int) -> None:
 
 
 def test_one_run_may_serve_two_tensors_whose_readers_are_found_at_different_depths() -> None:
-    # An op, what it reads, what it makes with bytes, its time, ops it follows, its workspace.
-    steps: list[tuple[str, str, dict[str, int], int, str, int]] = [
-        ("u", "", {"u": 1, "v": 10}, 50, "", 0),
-        ("t", "u", {"t": 1}, 1, "", 0),
-        ("s", "t", {"s": 1}, 1, "", 0),
-        ("x", "s", {"x": 1}, 1, "", 0),
-        ("a", "u t s", {"a": 20}, 100, "", 0),
-        ("b", "x", {"b": 20}, 1, "", 0),
-        ("large", "v", {}, 1, "a b", 100),
-        ("reads_b", "b", {}, 1, "large", 0),
-        ("reads_a", "a", {}, 1, "large", 0),
-        ("reads_v", "v", {}, 1, "reads_a", 0),
-        ("larger", "", {}, 1, "reads_v", 130),
-        ("reads_v_again", "v", {}, 1, "larger", 0),
-    ]
-    tensors = [Tensor(name=name, size_bytes=size) for _, _, made, _, _, _ in steps for name, size in made.items()]
-    tensor = {each.name: index for index, each in enumerate(tensors)}
-    number = {step[0]: index for index, step in enumerate(steps)}
-    ops = tuple(
-        Op(
-            name=name,
-            kind="elementwise",
-            inputs=tuple(tensor[each] for each in read.split()),
-            outputs=tuple(tensor[each] for each in made),
-            controls=tuple(number[each] for each in after.split()),
-            workspace_bytes=workspace,
-        )
-        for name, read, made, _, after, workspace in steps
+    graph = sketch(
+        *("u -> u=1 v=10 | time_ns=50", "t u -> t=1", "s t -> s=1", "x s -> x=1", "a u t s -> a=20 | time_ns=100"),
+        *("b x -> b=20", "large v < a b | workspace_bytes=100", "reads_b b < large", "reads_a a < large"),
+        *("reads_v v < reads_a", "larger < reads_v | workspace_bytes=130", "reads_v_again v < larger"),
+        kind="elementwise",
+        time_ns=1,
     )
-    times = np.array([[time] for _, _, _, time, _, _ in steps])
     problem = Problem(
-        graph=Graph(name="shared", ops=ops, tensors=tuple(tensors)),
+        graph=graph,
         machine=ONE_DEVICE,
-        time_ns=times,
+        time_ns=np.array([[op.time_ns] for op in graph.ops]),
         memory_limits_bytes=(130,),
     )
     # Each op once takes 160. Beside `large`, 100 and v, only 20 bytes are left, so a or b is made again; `larger` takes

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from command_line import Outcome, Placewright, chain_graph
+from training_steps import training_step
 
 from placewright import cli
 from placewright.importers import save_graph
@@ -38,3 +39,10 @@ def saved(placewright: Placewright, model: Path, tmp_path: Path) -> Path:
     path = tmp_path / "plan.json"
     assert placewright("plan", model, "-d", "2xp100", "--evaluations", "50", "-o", path).code == 0
     return path
+
+
+@pytest.fixture
+def step(tmp_path: Path) -> Path:
+    """A training step that takes 142 bytes on one device, and 90 at least whatever runs again."""
+    save_graph(training_step(5, 8), tmp_path / "step.json")
+    return tmp_path / "step.json"

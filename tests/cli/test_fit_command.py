@@ -7,16 +7,6 @@ from pathlib import Path
 
 import pytest
 from command_line import Placewright
-from training_steps import training_step
-
-from placewright.importers import save_graph
-
-
-@pytest.fixture
-def step(tmp_path: Path) -> Path:
-    """A training step that takes 142 bytes on one device, and 90 at least whatever runs again."""
-    save_graph(training_step(5, 8), tmp_path / "step.json")
-    return tmp_path / "step.json"
 
 
 def test_limits_lead_from_the_smallest_found_to_the_peak(placewright: Placewright, step: Path) -> None:

@@ -8,7 +8,6 @@ from typing import get_args
 
 import pytest
 from command_line import Outcome, Placewright, chain_graph
-from training_steps import training_step
 
 from placewright import load
 from placewright.bounds.bound import BoundReason
@@ -259,13 +258,6 @@ def test_any_number_of_seconds_can_be_shown(placewright: Placewright, saved: Pat
     assert placewright("show", saved).code == 0
     write_report(load(saved), tmp_path / "r.html")
     assert (tmp_path / "r.html").exists()
-
-
-@pytest.fixture
-def step(tmp_path: Path) -> Path:
-    """A training step that takes 142 bytes on one device, and 90 at least whatever runs again."""
-    save_graph(training_step(5, 8), tmp_path / "step.json")
-    return tmp_path / "step.json"
 
 
 def test_a_line_tells_what_running_ops_again_costs(placewright: Placewright, step: Path) -> None:

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from instances import sketch
 from reference import best_objective, decode, rule_broken_by, simulate
 from strategies import chromosomes, problems
 
-from placewright.graph import Graph, Op, Tensor
+from placewright.graph import Graph
 from placewright.machine import Device, Link, Machine
 from placewright.problem import Problem
 
@@ -44,13 +45,7 @@ def two_devices(graph: Graph, **fields: object) -> Problem:
 
 def figure_9() -> Problem:
     """After REGAL's figure 9: op 1 makes A, B and C; op 2 reads A and C, op 3 reads B."""
-    tensors = tuple(Tensor(name=name, size_bytes=1) for name in "ABC")
-    ops = (
-        Op(name="1", kind="other", outputs=(0, 1, 2)),
-        Op(name="2", kind="other", inputs=(0, 2)),
-        Op(name="3", kind="other", inputs=(1,)),
-    )
-    return two_devices(Graph(name="figure 9", ops=ops, tensors=tensors))
+    return two_devices(sketch("1 -> A=1 B=1 C=1", "2 A C", "3 B", name="figure 9"))
 
 
 def test_the_example_of_the_paper_decodes_as_the_paper_says() -> None:

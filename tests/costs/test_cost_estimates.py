@@ -46,16 +46,6 @@ def time_ns(graph: Graph, device: Device) -> int:
     return int(estimate_costs(graph, machine(device)).time_ns[1, 0])
 
 
-def test_an_op_with_much_arithmetic_is_bound_by_compute() -> None:
-    # 10 MFLOP at 1 TFLOP/s take 10 us; 12,000 bytes at 100 GB/s only 120 ns
-    assert time_ns(one_op(matmul(10_000_000)), PLAIN) == 1000 + 10_000
-
-
-def test_an_op_with_much_data_is_bound_by_memory() -> None:
-    # 3 x 4 MB, the repeated input once, at 100 GB/s take 120 us; 10 MFLOP only 10
-    assert time_ns(one_op(matmul(10_000_000), size_bytes=4_000_000), PLAIN) == 1000 + 120_000
-
-
 def test_efficiencies_slow_down_their_own_side() -> None:
     slow = replace(PLAIN, compute_efficiency=0.5, bandwidth_efficiency=0.25)
     assert time_ns(one_op(matmul(10_000_000)), slow) == 1000 + 20_000

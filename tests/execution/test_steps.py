@@ -6,14 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from instances import graph_of, machine_of, plan_of, problem_of
-from strategies import chromosomes, problems
+from strategies import solved
 
 from placewright.execution.steps import Receive, Release, Run, Send, Signal, Step, Steps, Wait, needs_of, steps_of
 from placewright.graph import Graph
 from placewright.machine import Link
-from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.search.run.result import Solution
 from placewright.support.errors import InputError
@@ -78,16 +76,10 @@ def executed(steps: Steps, graph: Graph, devices: Sequence[int]) -> dict[int, li
     return done
 
 
-@st.composite
-def planned(draw: st.DrawFn) -> tuple[Problem, Plan]:
-    problem = draw(problems())
-    device_of, order = problem.core.decode(draw(chromosomes(problem.core.num_keys)))
-    return problem, plan_of(problem, Solution(device_of=device_of, order=order))
-
-
-@given(planned())
-def test_every_op_finds_its_inputs_whoever_is_fastest(case: tuple[Problem, Plan]) -> None:
-    problem, plan = case
+@given(solved())
+def test_every_op_finds_its_inputs_whoever_is_fastest(case: tuple[Problem, Solution]) -> None:
+    problem, solution = case
+    plan = plan_of(problem, solution)
     graph = problem.graph
     steps = steps_of(plan, graph)
     devices = list(range(problem.machine.num_devices))

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from instances import sketch
 from plans import MIB, Node, layered_plan, machine_of, plan_of, small_plan
 from runs import slow_run
 
@@ -265,16 +266,12 @@ def test_an_ordinary_name_is_its_own_cell() -> None:
 
 def flowing_graph() -> Graph:
     """x (encoder.0) -> y (encoder.1), through a view -> z (head), which also follows w without reading it."""
-    tensors = [Tensor(name=f"{name}:0", size_bytes=MIB) for name in "xywz"]
-    tensors.append(Tensor(name="v:0", size_bytes=MIB, alias_of=1))
-    ops = (
-        Op(name="x", kind="other", module="encoder.0.linear", outputs=(0,)),
-        Op(name="y", kind="other", module="encoder.1.linear", inputs=(0,), outputs=(1,)),
-        Op(name="v", kind="view", module="encoder.1.linear", inputs=(1,), outputs=(4,)),
-        Op(name="w", kind="other", outputs=(2,)),
-        Op(name="z", kind="other", module="head.out", inputs=(4,), outputs=(3,), controls=(3,)),
+    return sketch(
+        *(f"x -> x:0={MIB} | module=encoder.0.linear", f"y x:0 -> y:0={MIB} | module=encoder.1.linear"),
+        *(f"v~ y:0 -> v:0={MIB}:y:0 | module=encoder.1.linear", f"w -> w:0={MIB}"),
+        f"z v:0 -> z:0={MIB} < w | module=head.out",
+        name="flow",
     )
-    return Graph(name="flow", ops=ops, tensors=tuple(tensors))
 
 
 def test_data_flow_of_another_graph_is_refused(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from instances import graph_of, machine_of
+from instances import graph_of, machine_of, plan_of
 
 import placewright._core as _core
 from placewright.export import export_plan
@@ -16,10 +16,9 @@ from placewright.export.device_map import device_map
 from placewright.export.map_cost import judge_map, judgement_words, objections
 from placewright.graph import Graph, Tensor
 from placewright.machine import Link
-from placewright.plans.assemble import assemble_plan
 from placewright.plans.record import Plan
 from placewright.problem import Problem
-from placewright.search.run.result import Result, Solution, measure
+from placewright.search.run.result import Solution
 from placewright.support.errors import InputError
 
 #: op -> what it reads, bytes of its output, its module, its time in ns, its device in the plan.
@@ -46,19 +45,9 @@ def planned(
     devices = tuple(replace(device, launch_overhead_ns=launch_ns) for device in machine.devices)
     problem = Problem(graph=graph, machine=replace(machine, devices=devices), time_ns=times)
     device_of = np.array([row[4] for row in rows.values()], np.int32)
-    order, _, evaluations = _core.best_transfers(problem.core, device_of, np.arange(len(rows), dtype=np.int32), 3)
+    order, _, _ = _core.best_transfers(problem.core, device_of, np.arange(len(rows), dtype=np.int32), 3)
     solution = Solution(device_of=device_of, order=order)
-    result = Result(
-        method="given",
-        solution=solution,
-        metrics=measure(problem, solution),
-        found_by="given",
-        evaluations=evaluations,
-        seconds=0.0,
-        stopped_because="complete",
-        seed=0,
-    )
-    return assemble_plan(problem, result, solver="given", seconds=0.0), graph
+    return plan_of(problem, solution), graph
 
 
 DIVIDED: dict[str, Row] = {"x": ("", 4, "both", 10, 0), "y": ("", 4, "both", 10, 1), "z": ("x y", 4, "last", 5, 0)}

@@ -17,6 +17,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from instances import sketch
 from ports import free_port
 from torch import nn
 from torch.distributed.pipelining import SplitPoint, pipeline
@@ -199,12 +200,7 @@ def test_a_plan_of_one_device_or_without_layers_has_no_split() -> None:
 
 
 def test_layers_that_take_no_time_are_split_and_judged_too() -> None:
-    tensors = tuple(Tensor(name=f"t{index}", size_bytes=8) for index in range(2))
-    ops = (
-        Op(name="a", kind="copy", module="first", outputs=(0,), time_ns=0),
-        Op(name="b", kind="copy", module="second", inputs=(0,), outputs=(1,), time_ns=0),
-    )
-    graph = Graph(name="free", ops=ops, tensors=tensors)
+    graph = sketch("a -> t0=8 | module=first", "b t0 -> t1=8 | module=second", kind="copy", time_ns=0)
     plan = placewright.plan(graph, "2xp100", pins={"a": 0, "b": 1}, evaluations=5)
     assert find_split(graph, placed_by(plan, graph)).split_before == ("second",)
     assert told_of_export(plan, "pipelining", graph)[0]

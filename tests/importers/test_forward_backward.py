@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from instances import sketch
 
 import placewright
-from placewright.graph import Graph, Op, Tensor
+from placewright.graph import Graph, Tensor
 from placewright.importers.forward_backward import ForwardBackward, held_at_peak, last_pass, states_of, training_step
 from placewright.machines.specification import as_machine
 from placewright.problem import make_problem
@@ -53,20 +54,11 @@ def test_what_is_held_at_the_peak_is_what_a_simulation_says(accumulation: int) -
 
 
 def test_a_view_that_nothing_reads_holds_nothing() -> None:
-    graph = Graph(
+    graph = sketch(
+        *("a -> a:0=100", "b a:0 -> b:0=10", "c b:0 -> c:0=20!", "shown~ a:0 -> shown:0=100:a:0"),
+        kind="elementwise",
+        time_ns=1,
         name="idle view",
-        ops=(
-            Op(name="a", kind="elementwise", outputs=(0,), time_ns=1),
-            Op(name="b", kind="elementwise", inputs=(0,), outputs=(1,), time_ns=1),
-            Op(name="c", kind="elementwise", inputs=(1,), outputs=(2,), time_ns=1),
-            Op(name="shown", kind="view", inputs=(0,), outputs=(3,)),
-        ),
-        tensors=(
-            Tensor(name="a:0", size_bytes=100),
-            Tensor(name="b:0", size_bytes=10),
-            Tensor(name="c:0", size_bytes=20, is_output=True),
-            Tensor(name="shown:0", size_bytes=100, alias_of=0),
-        ),
     )
     # a and b while b runs; then a is gone, for all that a view shows it.
     assert held_at_peak(graph) == (110, {0, 1})

@@ -28,25 +28,13 @@ def test_a_count_repeats_a_device_and_names_are_short() -> None:
     assert machine.name == "2xh100"
 
 
-@pytest.mark.parametrize(
-    ("specification", "name"),
-    [
-        ("2xk80", "pcie3"),
-        ("2xp100", "pcie3"),
-        ("2xv100", "nvlink2"),
-        ("2xa100", "nvlink3"),
-        ("2xl4", "pcie4"),
-        ("2xh100-pcie", "pcie5"),
-        ("2xh100", "nvlink4"),
-        ("2xcpu", "socket"),
-        ("2xb200", "nvlink5"),
-        ("2xmi300x", "xgmi4"),
-        ("2xtpu-v5p", "ici5"),
-        ("2xideal", "free"),
-    ],
-)
-def test_equal_devices_have_their_usual_link(specification: str, name: str) -> None:
-    assert load_machine(specification).links[0][1] == link(name)
+USUAL = """k80 pcie3, p100 pcie3, v100 nvlink2, a100 nvlink3, l4 pcie4, h100-pcie pcie5, h100 nvlink4, cpu socket,
+b200 nvlink5, mi300x xgmi4, tpu-v5p ici5, ideal free"""
+
+
+@pytest.mark.parametrize(("device", "name"), [pair.split() for pair in USUAL.split(",")])
+def test_equal_devices_have_their_usual_link(device: str, name: str) -> None:
+    assert load_machine(f"2x{device}").links[0][1] == link(name)
 
 
 def test_a_cpu_talks_to_each_gpu_over_the_pcie_of_the_gpu() -> None:

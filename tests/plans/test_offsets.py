@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 from arenas import check_arenas
 from hypothesis import given
-from hypothesis import strategies as st
 from instances import plan_of
-from strategies import chromosomes, problems
+from strategies import solved
 
 from placewright import plan as make_plan
 from placewright._core import smallest_arena
 from placewright.importers import load_graph
 from placewright.plans.offsets import Arena, lay_out
-from placewright.plans.record import Plan
 from placewright.problem import Problem
 from placewright.search.run.result import Solution
 from placewright.support.errors import InputError
@@ -149,16 +147,10 @@ def test_the_core_refuses_what_is_no_buffer(begin: list[int], end: list[int], si
         smallest_arena(np.array(begin, np.int32), np.array(end, np.int32), np.array(size, np.int64), 1)
 
 
-@st.composite
-def planned(draw: st.DrawFn) -> tuple[Problem, Plan]:
-    problem = draw(problems())
-    device_of, order = problem.core.decode(draw(chromosomes(problem.core.num_keys)))
-    return problem, plan_of(problem, Solution(device_of=device_of, order=order))
-
-
-@given(planned())
-def test_the_arenas_of_any_plan_are_right(case: tuple[Problem, Plan]) -> None:
-    problem, plan = case
+@given(solved())
+def test_the_arenas_of_any_plan_are_right(case: tuple[Problem, Solution]) -> None:
+    problem, solution = case
+    plan = plan_of(problem, solution)
     arenas = lay_out(plan, alignment=1)
     assert check_arenas(plan, problem.graph, arenas) == []
     for arena, in_use in zip(arenas, plan.peak_bytes, strict=True):

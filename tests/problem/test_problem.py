@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given
+from instances import sketch
 from reference import structure_of
 from strategies import problems
 
-from placewright.graph import Graph, Op, Tensor
+from placewright.graph import Graph
 from placewright.machine import Device, Link, Machine
 from placewright.problem import Problem
 from placewright.problem.constraints import Constraints, placement_groups
@@ -18,77 +19,35 @@ from placewright.problem.lowering import Lowered, lower
 from placewright.support.errors import InputError
 
 
-class Sketch:
-    """A graph written down by names: tensors appear with the op that makes them."""
-
-    def __init__(self) -> None:
-        self.ops: list[Op] = []
-        self.tensors: list[Tensor] = []
-
-    def index(self, name: str) -> int:
-        return [tensor.name for tensor in self.tensors].index(name)
-
-    def parameter(self, name: str, size_bytes: int) -> None:
-        self.tensors.append(Tensor(name=name, size_bytes=size_bytes, role="parameter"))
-
-    def op(self, name: str, reads: str = "", makes: str = "", after: str = "", kind: str = "other") -> None:
-        """makes: "x=8" owns 8 bytes, "x=8:y" shares the memory of y, "x=8!" is a graph output."""
-        inputs = tuple(self.index(tensor) for tensor in reads.split())
-        outputs = []
-        for text in makes.split():
-            tensor, _, rest = text.rstrip("!").partition("=")
-            size, _, alias = rest.partition(":")
-            alias_of = self.index(alias) if alias else None
-            self.tensors.append(
-                Tensor(name=tensor, size_bytes=int(size), alias_of=alias_of, is_output=text.endswith("!"))
-            )
-            outputs.append(len(self.tensors) - 1)
-        names = [op.name for op in self.ops]
-        controls = tuple(names.index(before) for before in after.split())
-        self.ops.append(Op(name=name, kind=kind, inputs=inputs, outputs=tuple(outputs), controls=controls))
-
-    def view(self, name: str, reads: str, makes: str, after: str = "") -> None:
-        self.op(name, reads, makes, after, kind="view")
-
-    def graph(self) -> Graph:
-        return Graph(name="sketch", ops=tuple(self.ops), tensors=tuple(self.tensors))
-
-
 def rows(begin: np.ndarray, values: np.ndarray) -> list[list[int]]:
     return [values[begin[row] : begin[row + 1]].tolist() for row in range(len(begin) - 1)]
 
 
-def tensor_names(sketch: Sketch, lowered: Lowered) -> list[str]:
-    return ["control" if t < 0 else sketch.tensors[t].name for t in lowered.graph_tensor]
+def tensor_names(graph: Graph, lowered: Lowered) -> list[str]:
+    return ["control" if t < 0 else graph.tensors[t].name for t in lowered.graph_tensor]
+
+
+def index_of(graph: Graph, tensor: str) -> int:
+    return [each.name for each in graph.tensors].index(tensor)
 
 
 def test_a_view_as_large_as_its_base_is_folded_into_it() -> None:
-    sketch = Sketch()
-    sketch.op("a", makes="x=8")
-    sketch.view("reshape", "x", "v=8:x")
-    sketch.op("b", reads="v")
-    lowered = lower(sketch.graph(), "signal")
+    graph = sketch("a -> x=8", "reshape~ x -> v=8:x", "b v")
+    lowered = lower(graph, "signal")
     assert lowered.graph_op.tolist() == [0, 2]
-    assert tensor_names(sketch, lowered) == ["x"]
+    assert tensor_names(graph, lowered) == ["x"]
     assert rows(lowered.input_begin, lowered.inputs) == [[], [0]]
 
 
 def test_an_expanded_view_moves_its_base() -> None:
-    sketch = Sketch()
-    sketch.op("a", makes="x=8")
-    sketch.view("expand", "x", "v=800:x")
-    sketch.op("b", reads="v")
-    assert lower(sketch.graph(), "signal").transfer_bytes.tolist() == [8]
+    graph = sketch("a -> x=8", "expand~ x -> v=800:x", "b v")
+    assert lower(graph, "signal").transfer_bytes.tolist() == [8]
 
 
 def test_a_smaller_view_moves_itself_and_takes_no_memory_at_home() -> None:
-    sketch = Sketch()
-    sketch.op("a", makes="x=8")
-    sketch.view("slice", "x", "v=3:x")
-    sketch.op("b", reads="v")
-    sketch.op("c", reads="x v")
-    lowered = lower(sketch.graph(), "signal")
-    assert tensor_names(sketch, lowered) == ["x", "v"]
+    graph = sketch("a -> x=8", "slice~ x -> v=3:x", "b v", "c x v")
+    lowered = lower(graph, "signal")
+    assert tensor_names(graph, lowered) == ["x", "v"]
     assert rows(lowered.input_begin, lowered.inputs) == [[], [1], [0, 1]]
     assert lowered.transfer_bytes.tolist() == [8, 3]
     assert lowered.allocated_bytes.tolist() == [8, 0]
@@ -96,52 +55,33 @@ def test_a_smaller_view_moves_itself_and_takes_no_memory_at_home() -> None:
 
 
 def test_along_a_chain_of_views_the_smallest_and_earliest_moves() -> None:
-    sketch = Sketch()
-    sketch.op("a", makes="x=8")
-    sketch.view("slice", "x", "v=3:x")
-    sketch.view("expand", "v", "w=24:v")
-    sketch.view("reshape", "w", "u=3:w")
-    sketch.op("b", reads="u")
-    assert tensor_names(sketch, lower(sketch.graph(), "signal")) == ["x", "v"]
+    graph = sketch("a -> x=8", "slice~ x -> v=3:x", "expand~ v -> w=24:v", "reshape~ w -> u=3:w", "b u")
+    assert tensor_names(graph, lower(graph, "signal")) == ["x", "v"]
 
 
 def test_a_smaller_view_nobody_reads_is_left_out() -> None:
-    sketch = Sketch()
-    sketch.op("a", makes="x=8")
-    sketch.view("slice", "x", "v=3:x")
-    assert tensor_names(sketch, lower(sketch.graph(), "signal")) == ["x"]
+    graph = sketch("a -> x=8", "slice~ x -> v=3:x")
+    assert tensor_names(graph, lower(graph, "signal")) == ["x"]
 
 
 def test_views_of_a_parameter_are_the_parameter() -> None:
-    sketch = Sketch()
-    sketch.parameter("w", 100)
-    sketch.parameter("unread", 50)
-    sketch.view("slice", "w", "v=3:w")
-    sketch.op("a", reads="v")
-    sketch.op("b", reads="v w")
-    lowered = lower(sketch.graph(), "signal")
-    assert tensor_names(sketch, lowered) == []
+    graph = sketch("w=100", "unread=50", "slice~ w -> v=3:w", "a v", "b v w")
+    lowered = lower(graph, "signal")
+    assert tensor_names(graph, lowered) == []
     assert rows(lowered.resident_begin, lowered.residents) == [[0], [0]]
-    assert lowered.graph_resident.tolist() == [sketch.index("w")]
+    assert lowered.graph_resident.tolist() == [index_of(graph, "w")]
     assert lowered.resident_bytes.tolist() == [100]
 
 
 def test_an_input_read_twice_counts_once() -> None:
-    sketch = Sketch()
-    sketch.op("a", makes="x=8")
-    sketch.view("reshape", "x", "v=8:x")
-    sketch.op("b", reads="x v x")
-    lowered = lower(sketch.graph(), "signal")
+    graph = sketch("a -> x=8", "reshape~ x -> v=8:x", "b x v x")
+    lowered = lower(graph, "signal")
     assert rows(lowered.input_begin, lowered.inputs) == [[], [0]]
 
 
 def test_an_in_place_result_shares_memory_and_stands_with_its_base() -> None:
-    sketch = Sketch()
-    sketch.op("a", makes="x=8")
-    sketch.op("b", reads="x")
-    sketch.op("c", reads="x", makes="y=8:x!")
-    sketch.op("d", reads="y", makes="z=8:y")
-    lowered = lower(sketch.graph(), "signal")
+    graph = sketch("a -> x=8", "b x", "c x -> y=8:x!", "d y -> z=8:y")
+    lowered = lower(graph, "signal")
     assert lowered.allocated_bytes.tolist() == [8, 0, 0]
     assert lowered.transfer_bytes.tolist() == [8, 8, 8]
     assert lowered.storage.tolist() == [0, 0, 0]
@@ -150,18 +90,13 @@ def test_an_in_place_result_shares_memory_and_stands_with_its_base() -> None:
 
 
 def test_an_op_that_overwrites_what_it_does_not_read_still_comes_after_it() -> None:
-    sketch = Sketch()
-    sketch.op("a", makes="x=8")
-    sketch.op("b", makes="y=8:x")
-    lowered = lower(sketch.graph(), "signal")
+    graph = sketch("a -> x=8", "b -> y=8:x")
+    lowered = lower(graph, "signal")
     assert rows(lowered.input_begin, lowered.inputs) == [[], [0]]
 
 
 def test_two_outputs_of_one_op_that_share_memory_need_nothing_of_each_other() -> None:
-    sketch = Sketch()
-    sketch.tensors = [Tensor(name="x", size_bytes=8), Tensor(name="y", size_bytes=8, alias_of=0)]
-    sketch.ops = [Op(name="a", kind="other", outputs=(0, 1))]
-    lowered = lower(sketch.graph(), "signal")
+    lowered = lower(sketch("a -> x=8 y=8:x"), "signal")
     assert lowered.inputs.tolist() == []
     assert lowered.storage.tolist() == [0, 0]
     assert lowered.allocated_bytes.tolist() == [8, 0]
@@ -169,49 +104,37 @@ def test_two_outputs_of_one_op_that_share_memory_need_nothing_of_each_other() ->
 
 
 def test_all_that_hold_a_changed_parameter_stand_together() -> None:
-    sketch = Sketch()
-    sketch.parameter("w", 100)
-    sketch.parameter("u", 10)
-    sketch.op("forward", reads="w u")
-    sketch.op("other", reads="u")
-    sketch.op("update", makes="w2=100:w!")
-    sketch.op("again", reads="w2", makes="w3=100:w2")
-    lowered = lower(sketch.graph(), "signal")
-    w, u = sketch.index("w"), sketch.index("u")
+    graph = sketch("w=100", "u=10", "forward w u", "other u", "update -> w2=100:w!", "again w2 -> w3=100:w2")
+    lowered = lower(graph, "signal")
+    w, u = index_of(graph, "w"), index_of(graph, "u")
     assert [lowered.graph_resident[r] for r in lowered.residents] == [w, u, u, w, w]
-    group, _ = placement_groups(sketch.graph(), lowered, two_devices(), Constraints())
+    group, _ = placement_groups(graph, lowered, two_devices(), Constraints())
     assert group.tolist() == [0, 1, 0, 0]
     assert lowered.allocated_bytes.tolist() == [0, 0]
     assert lowered.live_out.tolist() == [0, 0]  # residents stay anyway
 
 
 def test_a_graph_output_that_is_a_view_keeps_its_base() -> None:
-    sketch = Sketch()
-    sketch.op("a", makes="x=8 y=2")
-    sketch.view("slice", "x", "v=3:x!")
-    assert lower(sketch.graph(), "signal").live_out.tolist() == [1, 0]
+    graph = sketch("a -> x=8 y=2", "slice~ x -> v=3:x!")
+    assert lower(graph, "signal").live_out.tolist() == [1, 0]
 
 
-def controlled() -> Sketch:
+def controlled() -> Graph:
     """b and c wait for a; b also reads its result."""
-    sketch = Sketch()
-    sketch.op("a", makes="x=8")
-    sketch.op("b", reads="x", after="a")
-    sketch.op("c", after="a b")
-    return sketch
+    return sketch("a -> x=8", "b x < a", "c < a b")
 
 
 @pytest.mark.parametrize("control", ["order", "signal"])
 def test_controls_are_edges_unless_a_tensor_says_the_same(control: str) -> None:
-    lowered = lower(controlled().graph(), control)
+    lowered = lower(controlled(), control)
     assert rows(lowered.control_begin, lowered.controls) == [[2], [2], []]
     assert lowered.graph_tensor.tolist() == [0]
 
 
 def test_in_transfer_mode_controls_are_one_empty_tensor_per_producing_op() -> None:
-    sketch = controlled()
-    lowered = lower(sketch.graph(), "transfer")
-    assert tensor_names(sketch, lowered) == ["x", "control", "control"]
+    graph = controlled()
+    lowered = lower(graph, "transfer")
+    assert tensor_names(graph, lowered) == ["x", "control", "control"]
     assert lowered.output_begin.tolist() == [0, 2, 3, 3]
     assert lowered.transfer_bytes.tolist() == [8, 0, 0]
     assert rows(lowered.input_begin, lowered.inputs) == [[], [0, 1], [1, 2]]
@@ -219,36 +142,21 @@ def test_in_transfer_mode_controls_are_one_empty_tensor_per_producing_op() -> No
 
 
 def test_who_waits_for_a_view_waits_for_all_the_view_needs() -> None:
-    sketch = Sketch()
-    sketch.op("a", makes="x=8")
-    sketch.op("shape", makes="s=8")
-    sketch.op("c")
-    sketch.view("reshape", "x s", "v=8:x", after="c")
-    sketch.op("d", after="reshape")
-    lowered = lower(sketch.graph(), "order")
+    graph = sketch("a -> x=8", "shape -> s=8", "c", "reshape~ x s -> v=8:x < c", "d < reshape")
+    lowered = lower(graph, "order")
     assert rows(lowered.control_begin, lowered.controls) == [[3], [3], [3], []]
 
 
 def test_who_reads_a_view_waits_for_what_the_view_needs_beside_its_base() -> None:
-    sketch = Sketch()
-    sketch.op("a", makes="x=8")
-    sketch.op("shape", makes="s=8")
-    sketch.op("c")
-    sketch.view("reshape", "x s", "v=8:x", after="c")
-    sketch.view("again", "v", "u=8:v")
-    sketch.op("d", reads="u")
-    lowered = lower(sketch.graph(), "order")
+    graph = sketch("a -> x=8", "shape -> s=8", "c", "reshape~ x s -> v=8:x < c", "again~ v -> u=8:v", "d u")
+    lowered = lower(graph, "order")
     assert rows(lowered.input_begin, lowered.inputs)[-1] == [0]
     assert rows(lowered.control_begin, lowered.controls) == [[], [3], [3], []]
 
 
 def test_a_view_of_several_tensors_shows_each_output_its_own() -> None:
-    sketch = Sketch()
-    sketch.op("a", makes="x=8")
-    sketch.op("b", makes="y=8")
-    sketch.view("identity", "x y", "v=8:x u=8:y")
-    sketch.op("c", reads="u")
-    lowered = lower(sketch.graph(), "order")
+    graph = sketch("a -> x=8", "b -> y=8", "identity~ x y -> v=8:x u=8:y", "c u")
+    lowered = lower(graph, "order")
     assert rows(lowered.input_begin, lowered.inputs)[-1] == [1]
     assert rows(lowered.control_begin, lowered.controls) == [[2], [], []]
 
@@ -269,15 +177,13 @@ def two_devices() -> Machine:
 
 def layered() -> Graph:
     """Two ops in each of two layers, and a view; relu works in place on the result of linear."""
-    sketch = Sketch()
-    sketch.op("embed", makes="e=8")
-    sketch.view("flatten", "e", "f=8:e")
-    sketch.op("linear", reads="f", makes="x=8")
-    sketch.op("relu", reads="x", makes="y=8:x")
-    sketch.op("loss", reads="y")
-    graph = sketch.graph()
-    modules = ["layers.0", "layers.0", "layers.1.linear", "layers.1", ""]
-    return replace(graph, ops=tuple(replace(op, module=m) for op, m in zip(graph.ops, modules, strict=True)))
+    return sketch(
+        "embed -> e=8 | module=layers.0",
+        "flatten~ e -> f=8:e | module=layers.0",
+        "linear f -> x=8 | module=layers.1.linear",
+        "relu x -> y=8:x | module=layers.1",
+        "loss y",
+    )
 
 
 def groups_of(**fields: object) -> tuple[list[int], list[int]]:
@@ -368,11 +274,9 @@ def test_a_problem_whose_parts_disagree_is_refused(fields: dict[str, object], se
 
 
 def test_a_graph_of_views_only_is_refused() -> None:
-    sketch = Sketch()
-    sketch.parameter("w", 8)
-    sketch.view("reshape", "w", "v=8:w")
+    graph = sketch("w=8", "reshape~ w -> v=8:w")
     with pytest.raises(InputError, match="graph 'sketch' has nothing to schedule: all its ops are views"):
-        make_problem(graph=sketch.graph(), time_ns=np.zeros((1, 2), np.int64))
+        make_problem(graph=graph, time_ns=np.zeros((1, 2), np.int64))
 
 
 def test_sizes_that_could_overflow_are_refused() -> None:
@@ -391,8 +295,9 @@ def test_transfers_that_could_overflow_are_refused() -> None:
 
 
 def test_memory_that_is_not_what_a_transfer_moves_counts_at_home_and_in_copies() -> None:
-    tensor = Tensor(name="x", size_bytes=8, memory_bytes=3)
-    graph = Graph(name="g", ops=(Op(name="a", kind="other", outputs=(0,)),), tensors=(tensor,))
+    graph = sketch("a -> x=8")
+    tensor = replace(graph.tensors[0], memory_bytes=3)
+    graph = replace(graph, tensors=(tensor,))
     lowered = lower(graph, "signal")
     assert (lowered.transfer_bytes.tolist(), lowered.allocated_bytes.tolist(), lowered.copy_bytes.tolist()) == (
         [8],

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from instances import sketch
 from numpy.typing import NDArray
-from training_steps import ONE_DEVICE, limited, training_step
+from training_steps import ONE_DEVICE, host_at, limited, spans, training_step
 
 import placewright
 from placewright.analysis.outcome import gain_words
@@ -201,27 +202,17 @@ def test_what_the_executor_holds_is_within_what_is_planned(case: Case) -> None:
     assert peak <= plan.peak_bytes[0]
 
 
+CHAIN = (
+    *("x=10", "a x -> a=10 | time_ns=1 phase=forward", "b a -> b=10 | time_ns=2 phase=forward"),
+    *("c b -> c=10 | time_ns=3 phase=forward", "d c -> d=1 | time_ns=4 phase=forward"),
+    "e a d -> e=1 | time_ns=5 phase=backward",
+)
+
+
 def chain() -> Graph:
     """a -> b -> c -> d, and e reads a and d: a, b and c of 10 bytes, d and e of 1, and a parameter x of 10. The step
     trains, so that x stays."""
-    names = ["x", "a", "b", "c", "d", "e"]
-    tensors = tuple(
-        Tensor(name=name, size_bytes=size, role="parameter" if name == "x" else "activation")
-        for name, size in zip(names, [10, 10, 10, 10, 1, 1], strict=True)
-    )
-    reads = [(0,), (1,), (2,), (3,), (1, 4)]
-    ops = tuple(
-        Op(
-            name=name,
-            kind="elementwise",
-            inputs=inputs,
-            outputs=(place + 1,),
-            time_ns=place + 1,
-            phase="backward" if name == "e" else "forward",
-        )
-        for place, (name, inputs) in enumerate(zip(names[1:], reads, strict=True))
-    )
-    return Graph(name="chain", ops=ops, tensors=tensors)
+    return sketch(*CHAIN, kind="elementwise", name="chain")
 
 
 def of_chain(limit: int = 31, graph: Graph | None = None) -> Problem:
@@ -230,25 +221,12 @@ def of_chain(limit: int = 31, graph: Graph | None = None) -> Problem:
     return Problem(graph=graph, machine=ONE_DEVICE, time_ns=times, memory_limits_bytes=(limit,))
 
 
-def host_at(ns: float, memory_bytes: int | None = None, latency_ns: int = 0) -> HostMemory:
-    """Over links that take so long for 10 bytes."""
-    link = Link(bandwidth_bytes_per_s=10e9 / ns, latency_ns=latency_ns)
-    return HostMemory(there=(link,), back=(link,), memory_bytes=memory_bytes)
-
-
 def plan_chain(host: HostMemory, keep: Sequence[str] = (), limit: int = 31) -> Plan:
     problem = of_chain(limit)
     again = rematerialize(problem, SearchRun(Budget(evaluations=EVALUATIONS)), keep, host)
     plan = planned(problem, again, host, keep)
     assert check_plan(plan, problem.graph, times_on(plan, problem.time_ns)) == []
     return plan
-
-
-def spans(plan: Plan) -> dict[str, tuple[int, int]]:
-    """When each op, and each transfer by its tensor with an arrow before it, starts and finishes."""
-    return {op.name: (op.start_ns, op.finish_ns) for op in plan.ops} | {
-        f">{transfer.tensor}": (transfer.start_ns, transfer.finish_ns) for transfer in plan.transfers
-    }
 
 
 A_MOVES = (Move(tensor="a", leaves_before="c", returns_before=("d",)),)
@@ -349,15 +327,8 @@ def test_what_must_be_moved_or_made_again_takes_what_is_proven() -> None:
 
 def two_readers() -> Graph:
     """The chain, and behind it the same once more: b2 reads e, d2 what c2 made of that, and e2 a and d2."""
-    graph = chain()
-    names, sizes = ["b2", "c2", "d2", "e2"], [10, 10, 1, 1]
-    tensors = (*graph.tensors, *(Tensor(name=n, size_bytes=s) for n, s in zip(names, sizes, strict=True)))
-    reads = [(5,), (6,), (7,), (1, 8)]
-    ops = tuple(
-        Op(name=name, kind="elementwise", inputs=inputs, outputs=(place + 6,), time_ns=3)
-        for place, (name, inputs) in enumerate(zip(names, reads, strict=True))
-    )
-    return replace(graph, ops=(*graph.ops, *ops), tensors=tensors)
+    again = ("b2 e -> b2=10", "c2 b2 -> c2=10", "d2 c2 -> d2=1", "e2 a d2 -> e2=1")
+    return sketch(*CHAIN, *(f"{line} | time_ns=3" for line in again), kind="elementwise", name="chain")
 
 
 def test_what_has_left_comes_back_twice() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from instances import sketch
 from overwriting_graphs import overwriting_graph
 from training_steps import ONE_DEVICE, limited, training_step
 
@@ -105,18 +106,12 @@ def test_a_search_that_pauses_goes_where_it_would_have(problem: Problem) -> None
 
 def chain() -> Graph:
     """a -> b -> c, and d reads a and c: all of 10 bytes but d's result, of 1."""
-    names = ["x", "a", "b", "c", "d"]
-    sizes = [10, 10, 10, 10, 1]
-    tensors = tuple(
-        Tensor(name=name, size_bytes=size, role="parameter" if name == "x" else "activation")
-        for name, size in zip(names, sizes, strict=True)
+    return sketch(
+        *("x=10", "a x -> a=10 | time_ns=1", "b a -> b=10 | time_ns=2", "c b -> c=10 | time_ns=3"),
+        "d a c -> d=1 | time_ns=4",
+        kind="elementwise",
+        name="chain",
     )
-    reads = [(0,), (1,), (2,), (1, 3)]
-    ops = tuple(
-        Op(name=name, kind="elementwise", inputs=inputs, outputs=(place + 1,), time_ns=place + 1)
-        for place, (name, inputs) in enumerate(zip(names[1:], reads, strict=True))
-    )
-    return Graph(name="chain", ops=ops, tensors=tensors)
 
 
 def one_device(limit: int, graph: Graph | None = None) -> Problem:
@@ -145,22 +140,12 @@ def test_a_chain_runs_its_first_op_again() -> None:
 
 def interleaved() -> Graph:
     """x -> a -> s -> b -> t and p -> u; y reads x, t and u. p runs between a and s."""
-    sizes = {"x": 50, "a": 100, "p": 100, "s": 1, "b": 120, "t": 1, "u": 1, "y": 1}
-    reads = {"x": "", "a": "x", "p": "", "s": "a", "b": "s", "t": "b", "u": "p", "y": "xtu"}
-    names = list(sizes)
-    return Graph(
+    return sketch(
+        *("x -> x=50 | time_ns=1", "a x -> a=100", "p -> p=100", "s a -> s=1", "b s -> b=120", "t b -> t=1"),
+        *("u p -> u=1", "y x t u -> y=1"),
+        kind="elementwise",
+        time_ns=10,
         name="interleaved",
-        ops=tuple(
-            Op(
-                name=name,
-                kind="elementwise",
-                inputs=tuple(map(names.index, reads[name])),
-                outputs=(place,),
-                time_ns=1 if name == "x" else 10,
-            )
-            for place, name in enumerate(names)
-        ),
-        tensors=tuple(Tensor(name=f"{name}:0", size_bytes=size) for name, size in sizes.items()),
     )
 
 
@@ -356,18 +341,8 @@ def test_what_is_overwritten_later_cannot_be_read_again() -> None:
 
 def overwritten() -> Graph:
     """a (10) and b of it (10); c behind them, with 30 of workspace; then d, which reads both and is written over a."""
-    sizes = (("a", 10), ("b", 10), ("c", 1))
-    tensors = (
-        *(Tensor(name=name, size_bytes=size) for name, size in sizes),
-        Tensor(name="d", size_bytes=10, alias_of=0),
-    )
-    ops = (
-        Op(name="a", kind="elementwise", outputs=(0,), time_ns=1),
-        Op(name="b", kind="elementwise", inputs=(0,), outputs=(1,), time_ns=1),
-        Op(name="c", kind="elementwise", outputs=(2,), controls=(1,), workspace_bytes=30, time_ns=1),
-        Op(name="d", kind="elementwise", inputs=(0, 1), outputs=(3,), controls=(2,), time_ns=1),
-    )
-    return Graph(name="overwritten", ops=ops, tensors=tensors)
+    lines = ("a -> a=10", "b a -> b=10", "c -> c=1 < b | workspace_bytes=30", "d a b -> d=10:a < c")
+    return sketch(*lines, kind="elementwise", time_ns=1, name="overwritten")
 
 
 def test_an_op_runs_again_right_before_what_it_reads_is_overwritten() -> None:
@@ -380,17 +355,8 @@ def test_an_op_runs_again_right_before_what_it_reads_is_overwritten() -> None:
 
 def test_what_a_view_reads_beside_its_base_may_not_have_been_overwritten() -> None:
     # v shows a (20) as s says, s is overwritten, then m needs 30 of workspace, and r reads v.
-    sizes = (("a", 20, None), ("s", 1, None), ("v", 20, 0), ("s2", 1, 1), ("m", 1, None), ("r", 1, None))
-    tensors = tuple(Tensor(name=name, size_bytes=size, alias_of=alias) for name, size, alias in sizes)
-    ops = (
-        Op(name="a", kind="elementwise", outputs=(0,), time_ns=1),
-        Op(name="s", kind="elementwise", outputs=(1,), time_ns=1),
-        Op(name="v", kind="view", inputs=(0, 1), outputs=(2,)),
-        Op(name="s2", kind="elementwise", inputs=(1,), outputs=(3,), controls=(2,), time_ns=1),
-        Op(name="m", kind="elementwise", inputs=(3,), outputs=(4,), workspace_bytes=30, time_ns=1),
-        Op(name="r", kind="elementwise", inputs=(2, 4), outputs=(5,), time_ns=1),
-    )
-    problem = one_device(40, Graph(name="view", ops=ops, tensors=tensors))
+    lines = ("a -> a=20", "s -> s=1", "v~ a s -> v=20:a", "s2 s -> s2=1:s < v", "m s2 -> m=1 | workspace_bytes=30")
+    problem = one_device(40, sketch(*lines, "r v m -> r=1", kind="elementwise", time_ns=1))
     # v is made again when r reads it, and would be of another size; s2 writes in place.
     assert again_before(problem).tolist() == [-1, 5, -1, 5, 5]
     assert may_move(problem)[problem.lowered.graph_tensor == 0].tolist() == [0]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from training_steps import ONE_DEVICE
+from training_steps import ONE_DEVICE, host_at, spans
 
 from placewright.analysis.outcome import gain_words
 from placewright.bounds import least_limit, moved_time
@@ -32,12 +32,6 @@ from placewright.search.run.search_run import SearchRun
 from placewright.support.errors import InputError
 from placewright.verification.checker import check_plan
 from placewright.verification.reruns import about_reruns
-
-
-def host_at(ns: float, memory_bytes: int | None = None, latency_ns: int = 0) -> HostMemory:
-    """Over links that take so long for 10 bytes."""
-    link = Link(bandwidth_bytes_per_s=10e9 / ns, latency_ns=latency_ns)
-    return HostMemory(there=(link,), back=(link,), memory_bytes=memory_bytes)
 
 
 def layers(weights: Sequence[int], times: Sequence[int], reads: Sequence[Sequence[int]], phase: str = "") -> Graph:
@@ -83,13 +77,6 @@ def planned(problem: Problem, host: HostMemory, keep: Sequence[str] = (), evalua
     plan = assemble_plan(problem, result, solver="auto", seconds=0.0, again=again, host=host, options=options)
     assert check_plan(plan, problem.graph, np.repeat(problem.time_ns, plan.machine.num_devices, axis=1)) == []
     return plan
-
-
-def spans(plan: Plan) -> dict[str, tuple[int, int]]:
-    """When each op, and each transfer by its tensor with an arrow before it, starts and finishes."""
-    return {op.name: (op.start_ns, op.finish_ns) for op in plan.ops} | {
-        f">{transfer.tensor}": (transfer.start_ns, transfer.finish_ns) for transfer in plan.transfers
-    }
 
 
 #: Three layers with a weight of 10 bytes each.

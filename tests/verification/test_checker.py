@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from instances import plan_of
+from instances import plan_of, sketch
 from reference import simulate
-from strategies import chromosomes, problems
+from strategies import problems, solved
 
 from placewright.costs.estimate import estimate_costs
-from placewright.graph import Graph, Op, Tensor
+from placewright.graph import Graph
 from placewright.importers import load_graph
 from placewright.machine import Device, Link, Machine, TransferModel
 from placewright.machines import load_machine
@@ -30,13 +30,6 @@ from placewright.verification.checker import check_plan
 from placewright.verification.evidence import unchecked
 from placewright.verification.order import require_order
 from placewright.verification.replay import Step, demands, held_memory, in_place_memory, memory_curve, step_times
-
-
-@st.composite
-def solved(draw: st.DrawFn) -> tuple[Problem, Solution]:
-    problem = draw(problems())
-    device_of, order = problem.core.decode(draw(chromosomes(problem.core.num_keys)))
-    return problem, Solution(device_of=device_of, order=order)
 
 
 @given(solved())
@@ -87,17 +80,7 @@ def right_plan(
     control: ControlMode = "signal", limits: tuple[int | None, int | None] = (None, None)
 ) -> tuple[Plan, Graph, np.ndarray]:
     """Op a on d0 makes x; b on d0 and c on d1 read it; c also holds the parameter w and must come after b."""
-    tensors = (
-        Tensor(name="x", size_bytes=4),
-        Tensor(name="w", size_bytes=3, role="parameter"),
-        Tensor(name="y", size_bytes=2, is_output=True),
-    )
-    ops = (
-        Op(name="a", kind="other", outputs=(0,)),
-        Op(name="b", kind="other", inputs=(0,), workspace_bytes=5),
-        Op(name="c", kind="other", module="tail", inputs=(0, 1), outputs=(2,), controls=(1,)),
-    )
-    graph = Graph(name="three", ops=ops, tensors=tensors)
+    graph = sketch("a -> x=4", "w=3", "b x | workspace_bytes=5", "c x w -> y=2! < b | module=tail", name="three")
     devices = (Device(name="d0", kind="any"), Device(name="d1", kind="any"))
     link = Link(bandwidth_bytes_per_s=1e9, latency_ns=2)
     machine = Machine(name="two", devices=devices, links=((link,) * 2,) * 2)
@@ -436,10 +419,8 @@ class Counted(UserDict[int, set[int]]):
 def test_the_updates_of_many_parameters_are_found_in_one_walk_over_the_ops() -> None:
     """A walk for each update takes minutes where there are tens of thousands."""
     count = 50
-    parameters = [Tensor(name=f"w{i}", size_bytes=8, role="parameter") for i in range(count)]
-    updated = [Tensor(name=f"u{i}", size_bytes=8, alias_of=i) for i in range(count)]
-    ops = [Op(name=f"s{i}", kind="optimizer", inputs=(i,), outputs=(count + i,)) for i in range(count)]
-    graph = Graph(name="updates", ops=tuple(ops), tensors=(*parameters, *updated))
+    lines = [line for i in range(count) for line in (f"w{i}=8", f"s{i} w{i} -> u{i}=8:w{i}")]
+    graph = sketch(*lines, kind="optimizer")
     wanted = demands(graph, "signal")
     residents = Counted(wanted.residents)
     pairs = list(in_place_memory(graph, replace(wanted, residents=residents)))

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from instances import sketch
 from torch_modules import calls
 
 import placewright
 from placewright.costs.measured import MeasuredOp, write_measured
 from placewright.execution.devices import available_cores
 from placewright.execution.pytorch.run_times import machine_of_run, op_times_of_run
-from placewright.graph import Graph, Op, Tensor
 from placewright.machine import Device, Link, Machine
 from placewright.plans.retimed import retimed
 from placewright.problem import make_problem
@@ -23,25 +23,13 @@ TWO = "cpu:0,cpu:1"
 needs_two_cores = pytest.mark.skipif(len(available_cores()) < 2, reason="two CPU devices need a core each")
 
 
-def tensor(name: str, alias_of: int | None = None) -> Tensor:
-    return Tensor(name=name, size_bytes=4000, role="activation", alias_of=alias_of)
-
-
-def op(name: str, kind: str, inputs: tuple[int, ...], output: int) -> Op:
-    return Op(name=name, kind=kind, inputs=inputs, outputs=(output,), time_ns=0 if kind == "view" else 50_000)
-
-
 #: x is read by two ops; `join` reads the first result, and the second through a view.
-GRAPH = Graph(
+GRAPH = sketch(
+    *("x -> x=4000 | kind=input", "left x -> a=4000", "right x -> b=4000", "v~ b -> v=4000:b | time_ns=0"),
+    *("join a v -> c=4000",),
     name="diamond",
-    tensors=(tensor("x"), tensor("a"), tensor("b"), tensor("v", 2), tensor("c")),
-    ops=(
-        op("x", "input", (), 0),
-        op("left", "elementwise", (0,), 1),
-        op("right", "elementwise", (0,), 2),
-        op("v", "view", (2,), 3),
-        op("join", "elementwise", (1, 3), 4),
-    ),
+    kind="elementwise",
+    time_ns=50_000,
 )
 MACHINE = Machine(
     name="two",

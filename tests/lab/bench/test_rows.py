@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -121,9 +121,6 @@ def test_rows_that_are_removed_under_a_run_end_it(folder: Path) -> None:
     ],
 )
 def test_a_row_with_a_value_of_the_wrong_kind_is_damaged(folder: Path, changed: dict[str, object]) -> None:
-    import json
-    from dataclasses import asdict
-
     path = folder / "rows.jsonl"
     path.write_text(json.dumps({**asdict(ROW), **changed}) + "\n")
     _, rows, complaints = read_results(folder)

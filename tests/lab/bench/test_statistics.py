@@ -24,14 +24,6 @@ def test_quantiles_of_t_agree_with_a_library_of_statistics(degrees: int) -> None
     assert t_quantile(degrees) == pytest.approx(students_t.ppf(0.975, degrees), abs=2e-4)
 
 
-def test_the_interval_of_independent_graphs_is_that_of_students_t() -> None:
-    # Mean 4, deviations -2, 0, 2: s = sqrt(8 / 2) = 2; half-width = 4.3027 * 2 / sqrt(3).
-    mean = clustered_mean({"a": 2.0, "b": 4.0, "c": 6.0}, lambda graph: graph)
-    assert mean is not None
-    assert (mean.value, mean.num_graphs) == (4.0, 3)
-    assert mean.half_width == pytest.approx(4.3027 * 2 / math.sqrt(3))
-
-
 def test_copies_of_a_topology_do_not_make_the_interval_narrower() -> None:
     # Topologies a: 1 and 3, mean 2; b: 5 and 7, mean 6. The mean is 4; s of 2 and 6 is sqrt(8), so 12.7062 * sqrt(8/2).
     values = {"a": 1.0, "a~1": 3.0, "b": 5.0, "b~1": 7.0}

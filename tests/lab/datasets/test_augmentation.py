@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from instances import graph_of
+from instances import graph_of, sketch
 from strategies import graphs
 
-from placewright.graph import Graph, Op, Tensor
+from placewright.graph import Graph
 from placewright.lab.datasets.problem_set import noisy_copy
 
 
@@ -67,19 +67,7 @@ def test_the_factors_of_a_copy_are_uniform_and_differ_by_op_and_tensor() -> None
 
 
 def test_an_alias_keeps_the_factor_of_the_tensor_it_aliases() -> None:
-    graph = Graph(
-        name="views",
-        ops=(
-            Op(name="make", kind="other", outputs=(0,)),
-            Op(name="view", kind="view", inputs=(0,), outputs=(1,)),
-            Op(name="half", kind="view", inputs=(1,), outputs=(2,)),
-        ),
-        tensors=(
-            Tensor(name="base", size_bytes=10**6),
-            Tensor(name="all", size_bytes=10**6, alias_of=0),
-            Tensor(name="half", size_bytes=5 * 10**5, alias_of=1),
-        ),
-    )
+    graph = sketch("make -> base=1000000", "view~ base -> all=1000000:base", "half~ all -> half=500000:all")
     for copy in copies_of(graph, 4, seed=1):
         base, whole, half = (tensor.size_bytes for tensor in copy.tensors)
         assert base == whole != 10**6

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from instances import graph_of
+from instances import graph_of, sketch
 
-from placewright.graph import Graph, Op, Tensor
+from placewright.graph import Graph
 from placewright.lab.datasets.split import in_degrees, split_by_size
 
 
@@ -22,19 +22,8 @@ def names(graphs: tuple[Graph, ...]) -> list[str]:
 
 
 def test_an_ops_in_degree_counts_produced_tensors_once_and_control_dependencies() -> None:
-    graph = Graph(
-        name="degrees",
-        ops=(
-            Op(name="a", kind="other", inputs=(2,), outputs=(0,)),  # a parameter is no dependency: 0
-            Op(name="b", kind="other", inputs=(0, 0), outputs=(1,)),  # one tensor, read twice: 1
-            Op(name="c", kind="other", inputs=(0, 1), controls=(0,)),  # two tensors and a control: 3
-        ),
-        tensors=(
-            Tensor(name="a:0", size_bytes=1),
-            Tensor(name="b:0", size_bytes=1),
-            Tensor(name="w", size_bytes=1, role="parameter"),
-        ),
-    )
+    # A parameter is no dependency: 0; one tensor, read twice: 1; two tensors and a control: 3.
+    graph = sketch("w=1", "a w -> a=1", "b a a -> b=1", "c a b < a")
     assert in_degrees(graph) == (0, 1, 3)
 
 

@@ -30,12 +30,6 @@ def test_levels_are_the_mean_and_the_share_of_the_most_variance(levels: int) -> 
             assert found.var() == pytest.approx(mean * (1 - mean) * (variance_level + 1) / (levels + 1))
 
 
-def test_two_levels_by_hand() -> None:
-    # k = 2, m = 0, v = 1: mean 1/3, variance 1/3 * 2/3 * 2/3 = 4/27; beta = 1/3 * 4/9 * 27/4 - 2/3 = 1/3, alpha = 1/6.
-    alpha, beta = beta_parameters(2)
-    assert (alpha[1], beta[1]) == (pytest.approx(1 / 6), pytest.approx(1 / 3))
-
-
 def test_every_key_has_the_distribution_its_action_stands_for() -> None:
     problem = problem_of(GRAPH, machine_of(2))
     space = ActionSpace(num_devices=2, placement_levels=2, scheduling_levels=3)

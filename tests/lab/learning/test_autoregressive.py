@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from lab.learning.networks import SMALL, random_actions, random_policy
+from lab.learning.networks import SMALL, random_policy
 from lab.learning.test_forward import random_graph
 from scipy.special import expit, log_softmax
 
@@ -103,37 +102,3 @@ def test_drawn_actions_have_the_probability_that_training_takes_them_to_have(
         noise = np.random.default_rng(seed).gumbel(size=(len(actions), sum(space.levels)))
         noisy = choices_of(configuration, expected[:, : sum(space.levels)] + noise)[:-1]
         assert [own.argmax(axis=1).tolist() for own in noisy] == actions[:, : len(noisy)].T.tolist()
-
-
-def test_actions_of_two_ops_are_drawn_as_often_as_their_probability_says() -> None:
-    # Two choices of two levels for each of two ops: 16 cases.
-    configuration = replace(IN_ORDER, placement_levels=0, scheduling_levels=2)
-    policy, graph = sure_policy(configuration), random_graph(configuration, 2, 1, 1)
-    cases = [np.array(case).reshape(2, 2) for case in itertools.product(range(2), repeat=4)]
-    probability = np.exp(
-        [
-            log_probability(configuration, logits, actions)
-            for logits, actions in zip(logits_in_torch(policy, graph, cases), cases, strict=True)
-        ]
-    )
-    assert probability.sum() == pytest.approx(1, abs=1e-5)
-    logits = logits_of(policy.weights, configuration, graph)
-    drawn = [int(sample(logits, configuration.action_space, seed).ravel() @ [8, 4, 2, 1]) for seed in range(4000)]
-    np.testing.assert_allclose(np.bincount(drawn, minlength=16) / 4000, probability, atol=0.03)
-
-
-def test_an_op_hears_of_the_actions_before_it_and_of_no_others() -> None:
-    policy, graph = sure_policy(IN_ORDER), random_graph(IN_ORDER, 9, 20, 1)
-    one = random_actions(IN_ORDER, 9)
-    other = one.copy()
-    other[4, 2] = 1 - other[4, 2]
-    first, second = logits_in_torch(policy, graph, [one, other])
-    differs = (first != second).any(axis=1)
-    assert differs.tolist() == [False] * 5 + [True] * 4
-
-
-def test_samples_of_one_graph_are_independent_of_each_other() -> None:
-    policy, graph = random_policy(IN_ORDER), random_graph(IN_ORDER, 30, 60, 1)
-    samples = [random_actions(IN_ORDER, 30, seed) for seed in range(3)]
-    apart = np.concatenate([logits_in_torch(policy, graph, [actions]) for actions in samples])
-    np.testing.assert_allclose(logits_in_torch(policy, graph, samples), apart, atol=1e-5)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from instances import graph_of, machine_of, problem_of
 
-from placewright.lab.learning.gdp.network import GdpNetwork, GraphEmbedding, PlacerLayer, SegmentAttention, Segments
+from placewright.lab.learning.gdp.network import GdpNetwork, GraphEmbedding, PlacerLayer, Segments
 from placewright.lab.learning.gdp.observation import NUM_FEATURES, Observation, observe
 from placewright.lab.learning.gdp.settings import GdpConfiguration, NetworkSettings
 from placewright.lab.learning.placers.colocation import units_of
@@ -64,18 +64,6 @@ def test_an_embedding_is_the_papers_formula_edge_by_edge() -> None:
         assert torch.allclose(embedding(features, edges)[node], torch.relu(expected), atol=1e-6)
 
 
-def test_attention_within_one_segment_is_that_of_pytorch() -> None:
-    ours, theirs = SegmentAttention(8, 2), torch.nn.MultiheadAttention(8, 2, batch_first=True)
-    with torch.no_grad():
-        theirs.in_proj_weight.copy_(torch.cat([ours.query.weight, ours.key.weight, ours.value.weight]))
-        theirs.in_proj_bias.copy_(torch.cat([ours.query.bias, ours.key.bias, ours.value.bias]))
-        theirs.out_proj.load_state_dict(ours.output.state_dict())
-    segments, values = Segments(5, replace(SMALL, segment=5)), random_rows(5, 8)
-    inputs = segments.of(values)
-    found = ours(inputs, torch.ones_like(inputs), segments, segments.visible())
-    assert torch.allclose(found, theirs(inputs, inputs, inputs, need_weights=False)[0], atol=1e-6)
-
-
 def recurrent(layer: Any, values: Any, conditions: Any, settings: NetworkSettings) -> Any:
     """A layer as Transformer-XL describes it: one segment after the other, what is kept of the one before cut off from
     gradients."""
@@ -123,38 +111,6 @@ def test_all_segments_at_once_are_what_recurrence_gives_with_gradients_cut_at_th
         gradients.append((found, values.grad, conditions.grad, of_weights))
     for fast, slow in zip(*gradients, strict=True):
         assert torch.allclose(fast, slow, atol=1e-5)
-
-
-def test_the_memory_is_seen_but_gets_no_gradient() -> None:
-    segments, attention = Segments(8, SMALL), SegmentAttention(8, 2)
-    values = random_rows(8, 8).requires_grad_()
-
-    def second(rows: Any) -> Any:
-        inputs = segments.of(rows)
-        return attention(inputs, torch.ones_like(inputs), segments, segments.visible())[1]
-
-    second(values).sum().backward()
-    assert values.grad is not None
-    assert not values.grad[:4].any()
-    assert bool(values.grad[4:].abs().sum(1).all())
-    # Three of the first four are remembered: the first is not.
-    for row, is_seen in ((0, False), (1, True), (3, True)):
-        moved = values.detach().clone()
-        moved[row] += 1
-        assert torch.equal(second(moved), second(values.detach())) != is_seen
-
-
-def test_attention_over_segments_is_full_attention_with_a_mask() -> None:
-    settings, count = SMALL, 11
-    segments, attention, rows = Segments(count, settings), SegmentAttention(8, 2), random_rows(count, 8)
-    inputs = segments.of(rows)
-    found = segments.back(attention(inputs, torch.ones_like(inputs), segments, segments.visible()))
-    own = torch.arange(count) // 4
-    place = torch.arange(count) % 4
-    sees = (own[:, None] == own) | ((own[:, None] == own + 1) & (place >= 1))
-    whole = Segments(count, replace(settings, segment=count))
-    full = attention(rows[None], torch.ones(1, count, 8), whole, sees[None, None])[0]
-    assert torch.allclose(found, full, atol=1e-6)
 
 
 def test_superposition_multiplies_what_every_dense_layer_reads() -> None:

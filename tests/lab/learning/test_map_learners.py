@@ -14,7 +14,6 @@ from placewright.lab.learning.algorithms.discrete_sac import (
     DiscreteSac,
     critic_loss,
     drawn_levels,
-    entropy,
     soft_update,
 )
 from placewright.lab.learning.algorithms.egrl import Egrl
@@ -265,10 +264,6 @@ def test_noise_is_clipped_and_actions_stay_between_0_and_1() -> None:
     assert float(noisy.min()) == 0.25
     assert float(noisy.max()) == 0.75
     assert float(sac.noisy(torch.ones(4, 5, 2, 3), np.random.default_rng(0)).max()) == 1
-
-
-def test_undecided_actions_have_the_entropy_of_both_decisions() -> None:
-    assert float(entropy(torch.full((7, 2, 3), 1 / 3))) == pytest.approx(2 * math.log(3))
 
 
 def test_a_target_follows_by_tau() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from instances import graph_of, machine_of, problem_of
+from instances import graph_of, machine_of, problem_of, sketch
 
-from placewright.graph import Graph, Op, Tensor, TensorRole
+from placewright.graph import Graph, Op, Tensor
 from placewright.lab.datasets.synthetic import random_graph
 from placewright.lab.learning.regal.memory_affinity import (
     _KINDS,
@@ -83,14 +83,7 @@ def test_tensors_weigh_by_the_time_in_which_they_are_alive_near_the_peak() -> No
 
 
 def test_an_op_without_memory_keeps_its_affinity() -> None:
-    graph = Graph(
-        name="idle",
-        ops=(
-            Op(name="idle", kind="other", inputs=(), outputs=(), controls=()),
-            *graph_of({"a": ("", 4), "b": ("a", 8)}).ops,
-        ),
-        tensors=graph_of({"a": ("", 4), "b": ("a", 8)}).tensors,
-    )
+    graph = sketch("idle", "a -> a=4", "b a -> b=8")
     memory = _TensorLifetimes(lowered_of(graph), np.linspace(0, 1, 3))
     (spread,) = memory.spread(memory.weights(None), to_first_and_second([0.9, 0.2, 0.4]), [5])
     np.testing.assert_allclose(spread[0], [0.9, 0.1])
@@ -141,18 +134,7 @@ def test_weights_and_spread_affinities_are_what_loops_say(seed: int) -> None:
 
 def test_a_rank_is_the_share_of_the_bytes_of_less_affinity() -> None:
     # Of the parameter's 6 bytes ops a and b own 3 each, and of what they make 2 and 4: 5 and 7 of 12.
-    tensors: list[tuple[str, int, TensorRole]] = [
-        ("a", 2, "activation"),
-        ("b", 4, "activation"),
-        ("parameter", 6, "parameter"),
-    ]
-    graph = Graph(
-        name="two",
-        ops=tuple(
-            Op(name=name, kind="other", inputs=(2,), outputs=(index,), controls=()) for index, name in enumerate("ab")
-        ),
-        tensors=tuple(Tensor(name=name, size_bytes=size, role=role) for name, size, role in tensors),
-    )
+    graph = sketch("parameter=6", "a parameter -> a=2", "b parameter -> b=4")
     memory = _TensorLifetimes(lowered_of(graph), np.linspace(0, 1, 2))
     found = memory.rank(memory.weights(None), np.array([0.7, 0.3]))
     np.testing.assert_allclose(found, [2 * (7 + 2.5) / 12 - 1, 2 * 3.5 / 12 - 1])

@@ -51,24 +51,6 @@ def test_the_clipped_gain_is_what_a_loop_over_decisions_says() -> None:
     assert float(found) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
-    ("ratio", "advantage", "slope"),
-    [
-        (1.5, 1.0, 0.0),  # beyond 1 + clip in the direction of the advantage: nothing more to gain
-        (0.5, -1.0, 0.0),
-        (0.5, 1.0, 0.5),  # beyond it on the wrong side: back at full strength, ratio * advantage
-        (1.5, -1.0, -1.5),
-        (1.1, 2.0, 2.2),
-    ],
-)
-def test_only_ratios_that_went_too_far_the_right_way_stop_counting(
-    ratio: float, advantage: float, slope: float
-) -> None:
-    now = torch.tensor([[math.log(ratio)]], dtype=torch.float64, requires_grad=True)
-    clipped_gain(now, torch.zeros(1, 1), torch.tensor([advantage]), 0.2).backward()
-    assert float(now.grad) == pytest.approx(slope)
-
-
 def test_the_first_epoch_goes_where_reinforce_would_go() -> None:
     # Before anything moved all ratios are 1, so the slope is that of the mean of advantage * log probability.
     policy, actions, advantage = Table(3, 4), torch.tensor([[0, 1, 2], [3, 3, 0]]), np.array([0.5, -2.0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from instances import sketch
 
 from placewright.graph import Graph
 from placewright.importers.builder import GraphBuilder
@@ -25,15 +26,11 @@ def chip_of(*levels: tuple[str, int, float], overhead_ns: int = 0, prefetched: b
 
 def two_ops() -> Graph:
     """a: weight of 60 B, makes 40 B. b: reads them and a weight of 50 B, makes 20 B. The example of the documents."""
-    graph = GraphBuilder("two-ops")
-    made = [graph.add_tensor(name, size_bytes=size) for name, size in (("x", 0), ("a", 40), ("b", 20))]
-    weights = [
-        graph.add_tensor(name, size_bytes=size, role="parameter") for name, size in (("a.weight", 60), ("b.weight", 50))
-    ]
-    graph.add_op("x", "input", outputs=[made[0]])
-    graph.add_op("a", "matmul", inputs=[made[0], weights[0]], outputs=[made[1]])
-    graph.add_op("b", "matmul", inputs=[made[1], weights[1]], outputs=[made[2]])
-    return graph.build()
+    return sketch(
+        *("x -> x=0 | kind=input", "a.weight=60", "a x a.weight -> a=40", "b.weight=50", "b a b.weight -> b=20"),
+        kind="matmul",
+        name="two-ops",
+    )
 
 
 def random_graph(seed: int, num_ops: int = 12) -> Graph:

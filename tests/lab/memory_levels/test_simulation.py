@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from instances import sketch
 from small_problems import chip_of, overwriting_graph, random_chip, random_graph, two_ops
 
 from placewright.graph import Graph
-from placewright.importers.builder import GraphBuilder
 from placewright.lab.memory_levels.assemble import assemble_map
 from placewright.lab.memory_levels.checker import check_map
 from placewright.lab.memory_levels.lowering import make_memory_problem
@@ -99,14 +99,11 @@ def test_any_map_is_timed_and_bounded_as_by_the_slow_simulator(seed: int) -> Non
 
 def cache_step() -> Graph:
     """A step that overwrites its cache of 100 B with a token of 4 B, and then reads it."""
-    graph = GraphBuilder("cache")
-    token, cache = graph.add_tensor("token", size_bytes=4), graph.add_tensor("cache", size_bytes=100, role="parameter")
-    written = graph.add_tensor("written", size_bytes=100, alias_of=cache, is_output=True)
-    read = graph.add_tensor("read", size_bytes=4, is_output=True)
-    graph.add_op("token", "input", outputs=[token])
-    graph.add_op("update", "elementwise", inputs=[cache, token], outputs=[written])
-    graph.add_op("attend", "matmul", inputs=[written], outputs=[read])
-    return graph.build()
+    return sketch(
+        *("token -> token=4 | kind=input", "cache=100", "update cache token -> written=100:cache! | kind=elementwise"),
+        *("attend written -> read=4! | kind=matmul",),
+        name="cache",
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from instances import devices_by_name, graph_of, machine_of, problem_of
+from instances import devices_by_name, graph_of, machine_of, problem_of, sketch
 from strategies import problems
 
-from placewright.graph import Graph, Op, Tensor
 from placewright.lab.peers.favourite_child import favourite_children
 from placewright.lab.peers.held_memory import HeldMemory
 from placewright.lab.peers.m_etf import MemoryEtf
@@ -57,17 +56,8 @@ def test_m_topo_puts_an_op_that_may_not_stand_there_on_the_least_filled_other_de
 
 
 def test_an_op_counts_its_outputs_its_workspace_and_the_parameters_it_is_first_to_read() -> None:
-    tensors = (
-        Tensor(name="w", size_bytes=100, role="parameter"),
-        Tensor(name="x", size_bytes=7),
-        Tensor(name="y", size_bytes=5),
-        Tensor(name="z", size_bytes=3, alias_of=2),
-    )
-    ops = (
-        Op(name="a", kind="other", inputs=(0,), outputs=(1,), workspace_bytes=20),
-        Op(name="b", kind="other", inputs=(0, 1), outputs=(2, 3)),
-    )
-    problem = problem_of(Graph(name="two", ops=ops, tensors=tensors), machine_of(1))
+    graph = sketch("w=100", "a w -> x=7 | workspace_bytes=20", "b w x -> y=5 z=3:y")
+    problem = problem_of(graph, machine_of(1))
     # a: 100 + 7 + 20; b: 5, for z shares the memory of y.
     assert op_bytes(problem).tolist() == [127, 5]
 
@@ -100,10 +90,8 @@ def test_m_etf_returns_to_a_device_whose_memory_was_freed() -> None:
 
 def test_m_etf_reserves_the_parameters_of_a_whole_group() -> None:
     # a alone would fit d0 (4 of 10 bytes), but c must stand with it and reads 9 bytes of parameters.
-    tensors = (Tensor(name="wa", size_bytes=4, role="parameter"), Tensor(name="wc", size_bytes=9, role="parameter"))
-    ops = (Op(name="a", kind="other", inputs=(0,)), Op(name="b", kind="other"), Op(name="c", kind="other", inputs=(1,)))
     problem = problem_of(
-        Graph(name="group", ops=ops, tensors=tensors),
+        sketch("wa=4", "wc=9", "a wa", "b", "c wc"),
         machine_of(2),
         memory_limits_bytes=(10, 13),
         constraints=Constraints(colocations=(("a", "c"),)),
