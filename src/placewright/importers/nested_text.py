@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class Nesting:
-    """The brackets that nest. opening, closing: a character for each sort, in one order."""
+    """The brackets that nest. opening, closing: one character per kind of bracket, in the same order."""
 
     opening: str
     closing: str
@@ -21,7 +21,7 @@ class Nesting:
         object.__setattr__(self, "mark", re.compile(marks, re.DOTALL))
 
     def _marks(self, text: str, begin: int = 0) -> Iterator[tuple[re.Match[str], int]]:
-        """Brackets, commas and colons between spaces outside quotes, each with the depth behind it."""
+        """Brackets, commas and colons between spaces outside quotes, each with the depth after it."""
         depth = 0
         for match in self.mark.finditer(text, begin):
             depth += (match[0] in self.opening) - (match[0] in self.closing)

@@ -23,12 +23,12 @@ def _product(attributes: Attributes) -> Details:
 
 
 def _ragged_product(attributes: Attributes) -> Details:
-    """Every row meets the matrix of its group."""
+    """Axes of a product of every row with the matrix of its group."""
     return {**_product(attributes), "groups": whole_numbers(attributes.get("rhs_group_dims", ""))}
 
 
 def library_product(attributes: Attributes) -> Details | None:
-    """Axes of a product that a library computes, from its configuration; None where that holds none."""
+    """Axes of a product that a library computes, from its configuration; None where that has no axes."""
     try:
         configuration = json.loads(attributes.get("backend_config", ""))
         numbers = configuration.get("gemm_backend_config", configuration)["dot_dimension_numbers"]
@@ -38,7 +38,7 @@ def library_product(attributes: Attributes) -> Details | None:
 
 
 def convolution(attributes: Attributes) -> Details:
-    """Axes and window of a convolution. Raises ValueError where its labels are none."""
+    """Axes and window of a convolution. Raises ValueError where its labels are missing or malformed."""
     match = _DIM_LABELS.fullmatch(attributes.get("dim_labels", ""))
     if match is None:
         raise ValueError
@@ -76,14 +76,14 @@ def window(attributes: Attributes, rank: int) -> Details:
 
 
 def trips(attributes: Attributes) -> Details:
-    """How often a loop runs, where XLA found it out."""
+    """The trip count of a loop; empty where XLA has not found it."""
     match = _TRIPS.search(attributes.get("backend_config", ""))
     return {"trips": int(match[1])} if match else {}
 
 
 def scan(attributes: Attributes, arrays: Sequence[Sequence[Array]]) -> Details:
-    """Rounds of a scan and what it carries, by the arrays that go in and come out: those that are stacked stand before
-    what is carried. Raises ValueError where there are no such arrays."""
+    """Trip count of a scan, and how many of its arrays are stacked and carried. arrays: those that go in and those that
+    come out, stacked ones before carried ones. Raises ValueError where they do not fit the attributes."""
     (axis,) = whole_numbers(attributes["dimensions"])
     (carry,) = whole_numbers(attributes.get("num_carries", "0"))
     stacked, made = (each[: len(each) - carry] for each in arrays)

@@ -25,7 +25,7 @@ from placewright.importers.xla.shards import written_shardings
 from placewright.importers.xla.text import Conversion
 from placewright.support.errors import shown
 
-#: By opcode the attributes that name what it calls, where it is more than a function that joins two elements.
+#: Per opcode, the attributes that name the computations it calls, where these do more than join two elements.
 _CALLED = {
     "fusion": ("calls",),
     "call": ("to_apply",),
@@ -34,10 +34,10 @@ _CALLED = {
     "conditional": ("branch_computations", "true_computation", "false_computation"),
     "async-start": ("calls", "to_apply"),
 }
-#: What joins two elements, by opcode the attribute that names it.
+#: Per opcode, the attribute that names the function that joins two elements.
 _JOINING = {"reduce": "to_apply", "reduce-window": "to_apply", "scatter": "to_apply", "select-and-scatter": "scatter"}
 _MARKS = frozenset(["Sharding", "xla.sdy.FuncResultSharding", "annotate_device_placement"])
-#: To the host's memory and back.
+#: Calls that move arrays to the host's memory and back.
 _MOVES = ("MoveToHost", "MoveToDevice")
 _LIBRARY = {"TopK": "topk", "__cub$DeviceRadixSort": "sort", "cu_threefry2x32": "threefry2x32"}
 _LIBRARIES = ("__cublas", "__cudnn", "__onednn")
@@ -124,7 +124,7 @@ class _Conversion(Conversion[RawComputation]):
         )
 
     def _meaning(self, raw: RawInstruction, types: list[Any]) -> tuple[str, dict[str, Any], str]:
-        """Opcode, details, and what the op is called. Raises ValueError and the like where attributes are amiss."""
+        """Opcode, details and target. Raises ValueError, IndexError or KeyError for missing or malformed attributes."""
         opcode = raw.opcode
         if opcode == "custom-call":
             opcode, details, target = _library_call(raw)
@@ -155,7 +155,7 @@ class _Conversion(Conversion[RawComputation]):
         return [self.computation(name, raw.line) for name in names]
 
     def _labels(self, entry: Computation) -> list[str]:
-        """What each leaf of the entry's parameters is called: by JAX's name for it, else by its own."""
+        """Names of the leaves of the entry's parameters: JAX's name where it is given, else the parameter's own."""
         raw = {each.name: each for each in self.parts[self.module.entry].instructions}
         labels = []
         for name, kind in entry.parameters.items():
@@ -165,7 +165,7 @@ class _Conversion(Conversion[RawComputation]):
         return labels
 
     def _updates(self, entry: Computation) -> dict[int, int]:
-        """By leaf of the root the leaf of the parameters that it takes the memory of, as input_output_alias says."""
+        """Maps leaves of the root to the parameter leaf whose memory each takes, as input_output_alias says."""
         root = self.parts[self.module.entry].root.type
         kinds = tuple(entry.parameters.values())
         found: dict[int, int] = {}
@@ -199,7 +199,7 @@ class _Conversion(Conversion[RawComputation]):
 
 
 def _library_call(raw: RawInstruction) -> tuple[str, dict[str, Any], str]:
-    """A call of code outside HLO, of which some is known."""
+    """Opcode, details and target of a call of code outside HLO; "custom-call" for an unknown target."""
     target = raw.attributes.get("custom_call_target", "").strip('"')
     if target in SHARD_MARKS:
         return SHARD_MARKS[target], written_shardings(raw.attributes.get("frontend_attributes", "")), target
@@ -217,7 +217,7 @@ def _library_call(raw: RawInstruction) -> tuple[str, dict[str, Any], str]:
 
 
 def _ends_in_scratch(kind: Any, target: str) -> bool:
-    """Whether the last result is memory that the library only works in."""
+    """True if the last result is scratch memory of the library."""
     if not isinstance(kind, tuple) or len(kind) < 2 or not target.startswith(_LIBRARIES):
         return False
     last = kind[-1]
@@ -225,7 +225,7 @@ def _ends_in_scratch(kind: Any, target: str) -> bool:
 
 
 def _operand(text: str) -> str:
-    """The name of an operand, which its type may stand before."""
+    """The name of an operand, which its type may precede."""
     return text.rpartition(" ")[2].removeprefix("%")
 
 

@@ -38,7 +38,7 @@ class RawInstruction:
 
 @dataclass
 class RawComputation:
-    """The instructions of one computation as they stand in the file."""
+    """The instructions of one computation, as written in the file."""
 
     name: str
     line: int
@@ -46,13 +46,13 @@ class RawComputation:
 
     @property
     def root(self) -> RawInstruction:
-        """What it gives: the instruction that is marked, or the last one."""
+        """The instruction whose value it returns: the one marked as ROOT, or the last one."""
         return next((each for each in self.instructions if each.is_root), self.instructions[-1])
 
 
 @dataclass
 class RawModule:
-    """A module as it stands in the file. tables: by name of a table its rows by number."""
+    """A module as written in the file. tables: for each table's name, its rows by number."""
 
     name: str
     attributes: Mapping[str, str]
@@ -62,7 +62,7 @@ class RawModule:
 
 
 def read_module(text: str, file: str) -> RawModule:
-    """Raises InputError naming file and line."""
+    """The module in a text. Raises InputError naming file and line."""
     return _Reader(text, file).read()
 
 
@@ -138,7 +138,7 @@ class _Reader(Lines):
         return RawInstruction(begin[2], opcode[1], kind, operands, attributes, number, bool(begin[1]))
 
     def _whole(self, line: str) -> str:
-        """The line with those after it that go on with a constant of several lines."""
+        """The line, joined with the next ones where it begins a constant of several lines."""
         parts, open_brackets = [line], line.count("(") - line.count(")")
         while open_brackets > 0 and " constant(" in parts[0] and self.at < len(self.lines):
             parts.append(self.next())
@@ -147,7 +147,7 @@ class _Reader(Lines):
 
 
 def _attributes(text: str) -> dict[str, str]:
-    """What is written as name=value, by name."""
+    """The values written as name=value, by name."""
     found = {}
     for piece in pieces(text):
         name, equals, value = piece.partition("=")

@@ -10,7 +10,7 @@ from placewright.importers.nested_text import Nesting
 from placewright.importers.xla.program import FLOATS, Array, Type, array
 from placewright.support.errors import InputError, shown
 
-#: HLO's element types by what placewright calls them; those of no size are tokens and handles.
+#: HLO's names of element types, mapped to placewright's.
 ELEMENT_TYPES: Mapping[str, str] = {
     "pred": "bool",
     **{f"s{bits}": f"int{bits}" for bits in (2, 4, 8, 16, 32, 64)},
@@ -19,8 +19,9 @@ ELEMENT_TYPES: Mapping[str, str] = {
     "c128": "complex128",
     **FLOATS,
 }
-#: How a layout says that an array lies in the host's memory.
+#: The mark of the host's memory in a layout.
 _HOST = "S(5)"
+#: Tokens and handles.
 _WITHOUT_SIZE = ("token", "opaque")
 _MAX_NESTING = 16
 _ARRAY = re.compile(r"\s*([a-z]\w*)\[([^\]]*)\](?:\{[^{}]*\})?")
@@ -30,7 +31,7 @@ pieces, end_of_brackets = _NESTING.pieces, _NESTING.end_of_brackets
 
 
 def type_at(text: str, begin: int) -> tuple[Type, int]:
-    """The type that stands at a position, and where it ends. Raises InputError where none does."""
+    """The type at a position, and where it ends. Raises InputError where there is none."""
     if text.startswith("(", begin):
         end = end_of_brackets(text, begin)
         if end < 0:
@@ -44,7 +45,7 @@ def type_at(text: str, begin: int) -> tuple[Type, int]:
 
 @lru_cache(maxsize=65536)
 def parse_type(text: str, depth: int = 0) -> Type:
-    """Raises InputError for an element type nobody knows."""
+    """The type that a text names. Raises InputError for text that is no type, or for an unknown element type."""
     text = text.strip()
     if depth > _MAX_NESTING:
         raise InputError("a tuple type is nested too deeply")

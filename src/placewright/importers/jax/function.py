@@ -24,36 +24,36 @@ def from_jax(
     unroll: int = 0,
     name: str | None = None,
 ) -> Graph:
-    """Capture what a JAX function computes, or a training step of the loss that it gives.
+    """Capture the ops of a JAX function, or a training step of the loss that it returns.
 
-    The function is traced, not run, so `jax.ShapeDtypeStruct` will do for arrays. The ops are those of its jaxpr. What
-    `jit`, `checkpoint`, `custom_jvp` and the like call is inlined; what no result needs, and what is made of constants
-    alone, is left out.
+    The function is traced, not run, so arrays may be `jax.ShapeDtypeStruct`. The ops are those of its jaxpr. Calls by
+    `jit`, `checkpoint`, `custom_jvp` and the like are inlined. Ops that no result needs, or that depend on constants
+    alone, are left out.
 
     Parameters
     ----------
     function
         Traced with `jax.make_jaxpr`. Arguments that `jax.jit(function, donate_argnums=...)` donates are parameters
-        that the step updates in place: each takes the first result of its shape and dtype, as XLA has it.
+        that the step updates in place: each takes the first result of its shape and dtype, as JAX pairs them.
     args, kwargs
-        What the function is called with: arrays, `jax.ShapeDtypeStruct`, and containers of them.
+        Arguments of the function: arrays, `jax.ShapeDtypeStruct`, and containers of them.
     parameters
         Positions of the arguments whose arrays are weights; by default the first one of several arguments.
     training
-        Whether the function is a loss, of which the gradient for the weights and an optimizer op for each are captured,
-        too. A step with its own `jax.grad` needs no more than its arguments.
+        Whether the function is a loss. If so, its gradients for the weights and an optimizer op for each weight are
+        captured, too. A step that calls `jax.grad` itself does not need this.
     optimizer
         "sgd" keeps no state; "adam" and "adamw" keep two tensors like each weight.
     unroll
-        Scans of at most so many steps are taken apart into the ops of each step. A longer scan is one op of kind
+        Scans of at most so many steps are unrolled into the ops of each step. A longer scan is one op of kind
         "control_flow" with the work of all steps.
     name
-        Of the graph; by default that of the function.
+        Name of the graph; by default that of the function.
 
     Returns
     -------
     Graph
-        Layers are named scopes. Ops that were transposed are backward ones, and what follows them is the optimizer.
+        Its layers are the named scopes. Transposed ops are backward; ops that follow them belong to the optimizer.
 
     Raises
     ------

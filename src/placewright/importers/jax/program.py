@@ -18,12 +18,12 @@ from placewright.importers.source_lines import without_directory
 from placewright.importers.xla.program import Array, Computation, Instruction, Reference, array
 from placewright.support.errors import InputError, shown
 
-#: What calls a jaxpr with its own operands, by the parameter that holds it.
+#: Primitives that call a jaxpr with their own operands, and the parameter that holds it.
 _CALLS = {
     **dict.fromkeys(("jit", "remat2"), "jaxpr"),
     **dict.fromkeys(("closed_call", "custom_jvp_call", "custom_vjp_call"), "call_jaxpr"),
 }
-#: What only marks its operands.
+#: Primitives that only mark their operands.
 _SAME_NAMES = """
     optimization_barrier stop_gradient sharding_constraint device_put pvary pcast reduced_vary_cast copy_p random_wrap
     random_unwrap mesh_cast reshard custom_lin preduced vary_unreduced_cast_p name
@@ -33,9 +33,9 @@ _SUMMARY = re.compile(r"(.*?):(\d+)(?::\d+)? \(", re.DOTALL)
 
 
 class Converter:
-    """Turns jaxprs into computations; one that is called from several places is turned once.
+    """Converts jaxprs to computations, each once even if it is called from several places.
 
-    unroll: scans of at most so many steps are taken apart.
+    unroll: scans of at most so many steps are unrolled.
     """
 
     def __init__(self, unroll: int) -> None:
@@ -43,7 +43,7 @@ class Converter:
         self._known: dict[int, tuple[Any, Computation]] = {}
 
     def computation(self, jaxpr: Any, name: str) -> Computation:
-        """Of a ClosedJaxpr or a Jaxpr without constants."""
+        """The computation of a ClosedJaxpr, or of a Jaxpr without constants."""
         if id(jaxpr) not in self._known:
             # The jaxpr is kept, so that nothing else gets its id.
             self._known[id(jaxpr)] = jaxpr, _Conversion(self, jaxpr, name).run()
@@ -53,8 +53,8 @@ class Converter:
 class _Conversion:
     """One jaxpr under conversion.
 
-    references: what each variable is. touched: by mutable array, or kind of effect that keeps an order, the last
-    instruction that wrote it, if any, and those that read it since.
+    references: the value of each variable. touched: per mutable array or kind of ordered effect, the last instruction
+    that wrote it, empty where none did, and those that have read it since.
     """
 
     def __init__(self, converter: Converter, jaxpr: Any, name: str) -> None:
@@ -172,7 +172,7 @@ class _Conversion:
 
 
 def _sharding(spec: Any) -> str:
-    """How an array is divided: the axes of the mesh along each of its own."""
+    """The division of an array, as text: the mesh axes along each of its own axes."""
     axes = [(part,) if isinstance(part, str) else tuple(part or ()) for part in spec]
     while axes and not axes[-1]:
         axes.pop()
@@ -180,7 +180,7 @@ def _sharding(spec: Any) -> str:
 
 
 def _is_effect(effect: Any) -> bool:
-    """Whether an equation does more than give results; to talk along an axis of a mesh is none."""
+    """True if an effect is more than communication along a mesh axis, which only gives results."""
     return type(effect).__name__ != "NamedAxisEffect"
 
 
@@ -196,7 +196,7 @@ def array_of(aval: Any) -> Array:
 
 @lru_cache(maxsize=65536)
 def _array(shape: tuple[int, ...], dtype: Any) -> Array:
-    """Keys of random numbers count as the whole numbers that they are made of."""
+    """The type of a shape and dtype. Random-number keys count as the integers that they consist of."""
     if jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
         return array((*shape, dtype.itemsize // 4), "uint32")
     if dtype == jax.dtypes.float0:
@@ -223,7 +223,7 @@ Details = dict[str, Any]
 
 
 def _ragged_product(params: Params) -> Details:
-    """Every row meets the matrix of its group."""
+    """Axes of a product of every row with the matrix of its group."""
     numbers = params["ragged_dot_dimension_numbers"]
     contract, batch = numbers.dot_dimension_numbers
     return {"contract": contract, "batch": batch, "groups": tuple(numbers.rhs_group_dimensions)}
@@ -267,7 +267,7 @@ DETAILS: Mapping[str, Callable[[Params], Details]] = {
     "reduce_sum": _reduction("add"),
     "argmax": _reduction("max"),
     "argmin": _reduction("min"),
-    # By a function of one's own.
+    # The joining function is the user's own.
     "reduce": lambda params: {"function": _joining(params["jaxpr"]), "axes": params["dimensions"]},
     "reduce_window_max": _window("max"),
     "reduce_window_min": _window("min"),

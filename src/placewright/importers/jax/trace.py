@@ -24,7 +24,7 @@ def trace(
     training: bool,
     unroll: int,
 ) -> Program:
-    """The program of a function, its root being what it returns; with training its loss and the gradients."""
+    """The program of a function. Its root is the function's result or, with training, the loss and its gradients."""
     chosen = _positions(parameters, len(args))
     if training and not chosen:
         raise InputError("there is nothing to train: name the arguments that are weights, as in parameters=0")
@@ -47,7 +47,7 @@ def trace(
 
 
 def _positions(parameters: int | Sequence[int] | None, count: int) -> list[int]:
-    """Which arguments are weights, in order. Raises InputError for one there is not."""
+    """Positions of the arguments that are weights, in order. Raises InputError for one that does not exist."""
     if parameters is None:
         return [0] if count > 1 else []
     asked = [parameters] if isinstance(parameters, int) else list(parameters)
@@ -60,7 +60,7 @@ def _positions(parameters: int | Sequence[int] | None, count: int) -> list[int]:
 def _labels(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[list[str], list[int]]:
-    """What each array among the arguments is called, and the position of its argument; -1 for those by name."""
+    """Names of the arrays in the arguments, and the position of each one's argument; -1 for keyword arguments."""
     labels: list[str] = []
     owners: list[int] = []
     positional = zip(_names(function, len(args)), args, range(len(args)), strict=True)
@@ -82,7 +82,7 @@ def _names(function: Callable[..., Any], count: int) -> list[str]:
 
 
 def _with_gradients(function: Callable[..., Any], chosen: Sequence[int]) -> Callable[..., Any]:
-    """The loss and its gradients, one for each weight."""
+    """A function that returns the loss and its gradients, one for each chosen argument."""
 
     def loss(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
@@ -98,7 +98,7 @@ def _with_gradients(function: Callable[..., Any], chosen: Sequence[int]) -> Call
 
 
 def _jaxpr(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Raises InputError with the first line of what JAX, or the function itself, complains of."""
+    """The jaxpr of a function. Raises InputError with the first line of the error in JAX or in the function."""
     try:
         return jax.make_jaxpr(function)(*args, **kwargs)
     except Exception as error:
@@ -108,7 +108,7 @@ def _jaxpr(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[
 
 
 def _innermost(closed: Any) -> Any:
-    """What is jitted, of a function that is jitted as a whole."""
+    """The jaxpr inside `jit` where the function is jitted as a whole; otherwise the jaxpr itself."""
     jaxpr = closed.jaxpr
     if len(jaxpr.eqns) == 1 and jaxpr.eqns[0].primitive.name == "jit" and not jaxpr.constvars:
         (equation,) = jaxpr.eqns
@@ -128,7 +128,7 @@ def _donated(jaxpr: Any) -> list[int]:
 
 
 def _updates(jaxpr: Any, donated: Sequence[int]) -> dict[int, int]:
-    """By result the donated argument whose memory it takes: the first of its type, as JAX pairs them."""
+    """Maps results to the donated argument whose memory each takes: the first free one of its type, as in JAX."""
     free: dict[Any, deque[int]] = defaultdict(deque)
     for position in donated:
         free[array_of(jaxpr.invars[position].aval)].append(position)

@@ -17,13 +17,13 @@ _DIRECTION = re.compile(r"(?:compare\s+|comparison_direction\s+)?\b(EQ|NE|GE|GT|
 
 
 def numbers(text: str, name: str) -> tuple[int, ...] | None:
-    """The whole numbers of an attribute; None where it is not written."""
+    """The whole numbers of an attribute; None where it is missing."""
     match = re.search(rf"\b{name}{_LIST}", text)
     return None if match is None else whole_numbers(next(group for group in match.groups() if group is not None))
 
 
 def _product(text: str, rank: int) -> Details:
-    """Axes of a dot, in either way they are written."""
+    """Axes of a dot, in either of the two notations."""
     found = []
     for short, long in (("contracting_dims", "contracting_dimensions"), ("batching_dims", "batching_dimensions")):
         match = re.search(rf"\b{short}{_PAIR}", text)
@@ -35,17 +35,17 @@ def _product(text: str, rank: int) -> Details:
 
 
 def _ragged_product(text: str, rank: int) -> Details:
-    """Every row meets the matrix of its group."""
+    """Axes of a product of every row with the matrix of its group."""
     return {**_product(text, rank), "groups": numbers(text, "rhs_group_dimensions") or ()}
 
 
 def _plain_product(text: str, rank: int) -> Details:
-    """The old dot: the last axis of the left one with the first of the right one."""
+    """Axes of the old dot: it contracts the last axis of the left operand with the first of the right one."""
     return {"contract": [(rank - 1,), (0,)], "batch": [(), ()]}
 
 
 def _convolution(text: str, rank: int) -> Details:
-    """Raises ValueError where its dimension numbers are none."""
+    """Axes and window of a convolution. Raises ValueError where its dimension numbers are missing or malformed."""
     match = _DIMENSION_NUMBERS.search(text)
     if match is None:
         raise ValueError
@@ -64,7 +64,7 @@ def _convolution(text: str, rank: int) -> Details:
 
 
 def _per_axis(text: str, names: tuple[str, ...], axes: int) -> tuple[int, ...]:
-    """One number for each axis; ones where it is not written. Raises ValueError for another number of them."""
+    """One number per axis: a single one is repeated, none gives ones. Raises ValueError for any other count."""
     found = next((each for name in names if (each := numbers(text, name)) is not None), None)
     if not found:
         return (1,) * axes
@@ -74,7 +74,7 @@ def _per_axis(text: str, names: tuple[str, ...], axes: int) -> tuple[int, ...]:
 
 
 def _pairs(text: str, names: tuple[str, ...], axes: int) -> list[tuple[int, int]]:
-    """Beginning and end for each axis, in the same way."""
+    """Beginning and end per axis: one number is repeated, none gives zeros. Raises ValueError for any other count."""
     found = next((each for name in names if (each := numbers(text, name)) is not None), None) or (0,)
     flat = found * (2 * axes) if len(found) == 1 else found
     if len(flat) != 2 * axes:
@@ -97,7 +97,7 @@ def _compare(text: str, rank: int) -> Details:
 
 
 def _constant(text: str, rank: int) -> Details:
-    """Whether one value stands for all, and which where it is a whole number."""
+    """Details of a constant: "is_splat" where one value fills it, and "number" where that is a whole number."""
     match = re.search(r"dense<\s*([^\[\"].*?|)>", text)
     if match is None:
         return {}

@@ -50,8 +50,8 @@ def parse_stablehlo(data: bytes, name: str) -> Graph:
 class _Scope:
     """The values that statements of one block can read.
 
-    groups: of an op whose results have several names, by name the op's result, the first place in it and how many.
-    captured: those taken from around it, in order of use.
+    groups: for ops whose results have several names: per name the op's value, the position of the first result in it,
+    and how many the name covers. captured: values taken from enclosing blocks, in order of first use.
     """
 
     def __init__(self, arguments: dict[str, Type], outside: _Scope | None = None) -> None:
@@ -61,7 +61,7 @@ class _Scope:
         self.captured: dict[str, Type] = {}
 
     def find(self, token: str) -> tuple[Reference, Type] | None:
-        """What a name, with the number of a result after it, stands for here; None where nothing has that name."""
+        """The reference and type of a name such as "%0" or "%0#1"; None if it is unknown. Captures it from outside."""
         name, _, number = token.partition("#")
         if name in self.groups:
             op, first, count = self.groups[name]
@@ -127,7 +127,7 @@ class _Conversion(Conversion[Function]):
         return found
 
     def _block(self, block: Block, scope: _Scope, name: str, line: int) -> Computation:
-        """A function or region; what it captures must be added to its parameters."""
+        """The computation of a function or region; the caller must add captured values to its parameters."""
         instructions: list[Instruction] = []
         root: Reference | None = None
         for statement in block.statements:
@@ -147,7 +147,7 @@ class _Conversion(Conversion[Function]):
         return Computation(name=name, parameters=block.arguments, instructions=tuple(instructions), root=root)
 
     def _operands(self, text: str, statement: Statement, scope: _Scope) -> tuple[list[Reference], list[Type]]:
-        """What a statement reads. text: without its types. What stands in quotes, such as a kernel, names no value."""
+        """References and types of a statement's operands. text: without types. Quotes, as in a kernel, are skipped."""
         text = _QUOTED.sub("", text)
         tokens = [number for _, number in _BOUND.findall(text)] or [match[0] for match in _VALUE.finditer(text)]
         found = [self._found(token, statement, scope) for token in tokens]
@@ -198,7 +198,7 @@ class _Conversion(Conversion[Function]):
         )
 
     def _results(self, statement: Statement, signature: str, kinds: Sequence[Type]) -> list[Type]:
-        """Types of the results: after the arrow, or all that are written, or the one that stands for all."""
+        """Types of the results: those after the arrow, or all that are written, or a single one repeated for all."""
         _, arrow, after = signature.rpartition("->")
         try:
             written = parse_types(after if arrow else signature)
@@ -218,7 +218,7 @@ class _Conversion(Conversion[Function]):
     def _called(
         self, statement: Statement, scope: _Scope, opcode: str, kinds: Sequence[Type]
     ) -> tuple[tuple[Computation, ...], list[str]]:
-        """The computations that a statement calls, and the names of values that its regions take from around them."""
+        """The computations that a statement calls, and the names of values that its regions capture."""
         if statement.op in _CALLS:
             match = (_DECOMPOSITION if statement.op == "stablehlo.composite" else _CALLEE).search(statement.text)
             if match is None:
@@ -273,7 +273,7 @@ class _Conversion(Conversion[Function]):
 
 
 def _joining(statement: Statement) -> str:
-    """The function that joins two elements: named, or the last one of the region."""
+    """The function that joins two elements: the one that is named, or the last op of the region."""
     if match := _APPLIES.search(statement.text):
         return match[1]
     ops = [each.op for block in statement.regions[-1:] for each in block.statements if each.op not in _RETURNS]

@@ -21,13 +21,13 @@ _FUNCTION = re.compile(r"func\.func\s+(?:(public|private|nested)\s+)?@(\"[^\"]+\
 _RESULT = r"%[\w$.-]+(?::\d{1,6})?"
 _STATEMENT = re.compile(rf"(?:({_RESULT}(?:\s*,\s*{_RESULT})*)\s*=\s*)?(?:\"([\w.]+)\"|([\w.]+))")
 _ARGUMENT = re.compile(r"(%[\w$.-]+)\s*:\s*(.*)", re.DOTALL)
-#: Arguments of a region that stand before it.
+#: Arguments of a region that are written before it.
 _GIVEN = re.compile(r"\((?:%[\w$.-]+\s*:.*)?\)\s*$", re.DOTALL)
 _LOCATION = re.compile(r"\s+loc\((#loc\d*|unknown|\".*|callsite.*|fused.*)\)$")
 _LOCATION_LINE = re.compile(r"(#loc\d*)\s*=\s*loc\((.*)\)$")
-#: Lines that go on with the statement before them.
+#: Lines that continue the statement before them.
 _CONTINUED = re.compile(r"(?:cond\b|do\b|reducer\s*\(|attributes\s*\{)")
-#: Nothing of these is computed.
+#: Lines that compute nothing.
 _IGNORED = re.compile(r"(?:sdy\.mesh|module\b|#|//|\{-#|#-\}|\})")
 
 
@@ -35,7 +35,7 @@ _IGNORED = re.compile(r"(?:sdy\.mesh|module\b|#|//|\{-#|#-\}|\})")
 class Statement:
     """One op: its text without results, regions and location.
 
-    results: by name how many results it stands for.
+    results: per name, how many results it covers.
     """
 
     line: int
@@ -47,7 +47,7 @@ class Statement:
 
     @property
     def name(self) -> str:
-        """What its first result is called; empty where it has none."""
+        """The name of its first result; empty where it has none."""
         return next(iter(self.results), "")
 
     @property
@@ -57,7 +57,7 @@ class Statement:
 
 @dataclass
 class Block:
-    """Statements of a region or function, with the values it is given."""
+    """Statements of a region or function, and its arguments."""
 
     arguments: dict[str, Type] = field(default_factory=dict)
     statements: list[Statement] = field(default_factory=list)
@@ -77,14 +77,14 @@ class Function:
 
 @dataclass
 class Module:
-    """Functions by name, and locations by what other places call them."""
+    """Functions by name, and locations by alias, such as "#loc7"."""
 
     functions: dict[str, Function]
     locations: Mapping[str, str]
 
 
 def read_module(text: str, file: str) -> Module:
-    """Raises InputError naming file and line."""
+    """The module in a text. Raises InputError naming file and line."""
     reader = _Reader(text, file)
     functions = reader.read()
     locations = {match[1]: match[2] for line in reader.lines if (match := _LOCATION_LINE.match(line.strip()))}
@@ -142,7 +142,7 @@ class _Reader(Lines):
             raise self.error(str(error)) from error
 
     def _block(self, block: Block, depth: int) -> str:
-        """Reads to the line that closes the block, and returns it."""
+        """Reads up to the line that closes the block, and returns that line."""
         if depth > MAX_DEPTH:
             raise self.error("regions are nested too deeply")
         begin = self.at
@@ -189,7 +189,7 @@ class _Reader(Lines):
         return statement
 
     def _regions(self, statement: Statement, depth: int) -> None:
-        """The regions of a statement; what stands after the last one belongs to the statement."""
+        """Reads the regions of a statement; text after the last one belongs to the statement."""
         closing = "{"
         while closing.endswith("{"):
             block = Block()
@@ -213,7 +213,7 @@ _MAX_STEPS = 32
 
 
 class Locations:
-    """The locations of a module. table: what each "#loc7" stands for."""
+    """The locations of a module. table: the location behind each alias, such as "#loc7"."""
 
     def __init__(self, table: Mapping[str, str]) -> None:
         self.table = table

@@ -40,7 +40,7 @@ def parse_types(text: str) -> list[Type]:
 
 @lru_cache(maxsize=65536)
 def parse_type(text: str, depth: int = 0) -> Type:
-    """Raises InputError for what is no type of known size."""
+    """The type that a text names. Raises InputError for text that is no type of known size."""
     text = text.strip()
     if depth > _MAX_NESTING:
         raise InputError("a tuple type is nested too deeply")

@@ -1,1 +1,1 @@
-"""Programs of XLA, the form that HLO, StableHLO and jaxprs share, as graphs."""
+"""Graphs from XLA programs, the form that HLO, StableHLO and jaxprs share."""

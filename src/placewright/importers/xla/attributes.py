@@ -21,12 +21,12 @@ from placewright.importers.xla.program import Array, Instruction
 from placewright.support.errors import InputError, shown
 
 Attributes = dict[str, Any]
-#: With more places than this along one axis the share of zeros is taken from the dilation alone, and none is padding.
+#: Along an axis with more places than this, the dilation alone gives the share of zeros, and no place is padding.
 _MAX_COUNTED = 1_000_000
 
 
 def axes_of_product(read: Callable[[str], Sequence[int]]) -> dict[str, Any]:
-    """Details of a product. read: the axes that are written under a name such as "lhs_batch_dimensions"."""
+    """Details of a product. read: returns the axes written under a name such as "lhs_batch_dimensions"."""
     return {
         detail: [read(f"{side}_{name}_dimensions") for side in ("lhs", "rhs")]
         for detail, name in (("contract", "contracting"), ("batch", "batch"))
@@ -34,16 +34,16 @@ def axes_of_product(read: Callable[[str], Sequence[int]]) -> dict[str, Any]:
 
 
 def places_of(labels: Sequence[str], first: str) -> tuple[int, ...]:
-    """Where among the labels of a convolution's axes the two named ones and then the spatial ones stand. Raises
-    ValueError for one that is not there."""
+    """Positions of the two labels in `first`, then of the spatial ones, among the labels of a convolution's axes.
+    Raises ValueError for a missing label."""
     spatial = sum(label.isdigit() for label in labels)
     return tuple(labels.index(label) for label in [*first, *map(str, range(spatial))])
 
 
 def describe(instruction: Instruction, inputs: Sequence[Array]) -> tuple[str, Attributes]:
-    """Kind and attributes of an instruction that stands for one op; kind "other" for an opcode nobody knows.
+    """Kind and attributes of an instruction that becomes one op; kind "other" for an unknown opcode.
 
-    Raises InputError when what it says does not fit its operands.
+    Raises InputError when its details do not fit its operands.
     """
     kind = KIND_OF_OPCODE.get(instruction.opcode, "other")
     try:
@@ -59,7 +59,7 @@ def describe(instruction: Instruction, inputs: Sequence[Array]) -> tuple[str, At
 
 
 def _product(details: Mapping[str, Any], inputs: Sequence[Array]) -> Attributes:
-    """The product of the extents that are summed, that are shared, and that are left on either side."""
+    """Sizes of a product: its shared axes (batch), those left on either side (m, n) and the summed ones (k)."""
     left, right = (each.shape for each in inputs[:2])
     contract, batch = details["contract"], details["batch"]
     return {
@@ -87,9 +87,12 @@ def _axis(axis: int, shape: Sequence[int]) -> int:
 
 
 def _convolution(details: Mapping[str, Any], inputs: Sequence[Array]) -> Attributes:
-    """A dilated input, as in gradients of strided convolutions, is a transposed convolution: most of what the kernel
-    meets are zeros in between, which nobody multiplies, so its products are counted here. So are they where a kernel
-    may stand all in the padding but for one element, as in the gradient of a convolution without any."""
+    """Attributes of a convolution.
+
+    A dilated input, as in gradients of strided convolutions, makes it a transposed one. Most elements that the kernel
+    meets are then zeros in between, which are not multiplied, so the FLOPs are counted here. They are also counted
+    where all but one element of the kernel may lie in the padding, as in the gradient of a convolution without any.
+    """
     image, weight = (each.shape for each in inputs[:2])
     lhs_spec, rhs_spec = details["lhs_spec"], details["rhs_spec"]
     if len(lhs_spec) != len(image) or len(rhs_spec) != len(weight):
@@ -121,7 +124,7 @@ def _convolution(details: Mapping[str, Any], inputs: Sequence[Array]) -> Attribu
 
 
 def _elements_met(extent: int, kernel: int, details: Mapping[str, Any], axis: int) -> int:
-    """Along one axis, how often an element of the kernel stands over one of the input and not over a zero between."""
+    """The number of times that kernel and input elements meet along one axis, without padding and zeros in between."""
     stride, dilation = details["stride"][axis], details["lhs_dilation"][axis]
     spread, (begin, end) = details["rhs_dilation"][axis], details["padding"][axis]
     reach = (extent - 1) * dilation + 1
@@ -133,7 +136,7 @@ def _elements_met(extent: int, kernel: int, details: Mapping[str, Any], axis: in
 
 
 def _flat_padding(pairs: Sequence[Sequence[int]]) -> list[int]:
-    """One entry per axis, or all beginnings before all ends where they differ; what is cut off counts as none."""
+    """One entry per axis, or all beginnings before all ends where they differ; negative padding counts as zero."""
     begins, ends = ([max(0, pair[side]) for pair in pairs] for side in (0, 1))
     return begins if begins == ends else begins + ends
 
@@ -143,7 +146,7 @@ def _reduction(details: Mapping[str, Any], inputs: Sequence[Array]) -> Attribute
 
 
 def _window(details: Mapping[str, Any], inputs: Sequence[Array]) -> Attributes:
-    """Only the axes along which the window reaches further than one element, or moves by more."""
+    """Attributes of a pooling, with only the axes along which the window spans or moves by more than one element."""
     window, stride = details["window"], details["stride"]
     padding = details["padding"] or [(0, 0)] * len(window)
     kept = [axis for axis in range(len(window)) if window[axis] != 1 or stride[axis] != 1]
@@ -157,8 +160,8 @@ def _window(details: Mapping[str, Any], inputs: Sequence[Array]) -> Attributes:
 
 
 def _running(details: Mapping[str, Any], inputs: Sequence[Array]) -> str:
-    """The function of a running sum and the like, which StableHLO writes as a window over all that came before;
-    empty for any other window. XLA computes it step by step."""
+    """The function of a cumulative sum or the like, which StableHLO writes as a window over all elements before or
+    after; empty for any other window. XLA computes it step by step."""
     shape, window, stride = inputs[0].shape, details["window"], details["stride"]
     wide = [axis for axis in range(len(window)) if window[axis] != 1]
     if len(wide) != 1 or len(window) != len(shape) or any(step != 1 for step in stride):

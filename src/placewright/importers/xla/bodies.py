@@ -1,4 +1,4 @@
-"""What the body of a fusion, a loop or a branch costs when it runs once."""
+"""Cost of one run of the body of a fusion, a loop or a branch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from placewright.importers.xla.translation import Translation
 
 
 def body_of(translation: Translation, computation: Computation, *, is_fused: bool = False) -> Body:
-    """What a computation does when it is run once, by itself."""
+    """The work of one run of a computation, by itself."""
     bodies, key = translation.shared.bodies, (id(computation), is_fused)
     if key not in bodies:
         nested = Translation(GraphBuilder("body"), translation.shared, depth=translation.depth + 1, is_fused=is_fused)
@@ -31,7 +31,7 @@ def body_of(translation: Translation, computation: Computation, *, is_fused: boo
 
 
 def _measured(nested: Translation, arguments: Sequence[int], root: Sequence[Any]) -> Body:
-    """The body of a finished translation of its own. arguments: its parameters; root: leaves of what it gives."""
+    """The Body of a finished translation. arguments: tensors of its parameters; root: leaves of its result."""
     results = [leaf for leaf in root if isinstance(leaf, int)]
     folded = [leaf for leaf in root if leaf is not None and not isinstance(leaf, int)]
     live = [index for index in nested.live_ops(set(results)) if nested.builder.ops[index].kind != "view"]
@@ -54,7 +54,7 @@ def _measured(nested: Translation, arguments: Sequence[int], root: Sequence[Any]
 
 
 def _work(nested: Translation, live: Sequence[int]) -> tuple[Counter[str], Counter[str | None], int]:
-    """FLOPs by kind and by dtype, and bytes; an op without a formula counts with its bytes alone."""
+    """FLOPs by kind, FLOPs by dtype, and bytes moved. An op without a FLOP formula counts with its bytes alone."""
     by_kind: Counter[str] = Counter()
     by_dtype: Counter[str | None] = Counter()
     bytes_moved = 0
@@ -73,7 +73,7 @@ def _work(nested: Translation, live: Sequence[int]) -> tuple[Counter[str], Count
 
 
 def _read_bytes(nested: Translation, argument: int, live: set[int]) -> int:
-    """What is read of a parameter: all of it, unless slices of it are all that anyone takes."""
+    """Bytes read of a parameter: all of it, unless its readers only take slices of it or update a part of it."""
     whole = nested.arrays[argument].size_bytes
     total = 0
     for index in nested.readers.get(argument, ()):
@@ -97,7 +97,7 @@ def _written_bytes(nested: Translation, leaf: int) -> int:
 
 
 def _temporary_bytes(nested: Translation, live: Sequence[int], results: Sequence[int]) -> int:
-    """The most at once of what ops give to each other."""
+    """Peak bytes of the tensors that ops pass to each other, without results."""
     outside = {nested.owner[leaf] for leaf in results}
     last_use = {nested.owner[tensor]: index for index in live for tensor in nested.builder.ops[index].inputs}
     freed: dict[int, int] = {}

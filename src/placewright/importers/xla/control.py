@@ -1,4 +1,4 @@
-"""What is more, or less, than one op: tuples, calls, fusions, loops, branches, and what runs beside other work."""
+"""Instructions that are more, or less, than one op: tuples, calls, fusions, loops, branches, asynchronous pairs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from placewright.support.errors import InputError, shown
 
 _UNKNOWN_TRIPS = "loops that run as often as data says: {count}; each is assumed to run once"
 _BRANCHES = "choices between branches at run time: {count}; each is assumed to take the dearest"
-#: Where in the tuple that starts something its result stands; what else is in it are its operands and its state.
+#: Position of the result in the tuple of an asynchronous start, which also holds its operands and state.
 _RESULT_OF_START = {
     "copy-start": 0,
     "async-start": 1,
@@ -46,7 +46,7 @@ def _element(translation: Translation, instruction: Instruction, operands: Seque
 
 
 def _same(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
-    """What only orders or marks: its results are its operands."""
+    """The operands, as results of an instruction that only orders or marks them."""
     is_tuple = isinstance(operands[0], tuple) and len(operands) == 1
     return tuple(operands) if isinstance(instruction.type, tuple) and not is_tuple else operands[0]
 
@@ -56,7 +56,7 @@ def _call(translation: Translation, instruction: Instruction, operands: Sequence
 
 
 def _fusion(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
-    """One op of the kind that costs most in it, with the body's FLOPs; it reads and writes at its boundary only."""
+    """One op of the body's costliest kind, with the body's FLOPs; it reads and writes at its boundary only."""
     body = body_of(translation, instruction.called[0], is_fused=True)
     flat = _flat(operands)
     if len(flat) != len(body.read_bytes):
@@ -69,7 +69,7 @@ def _fusion(translation: Translation, instruction: Instruction, operands: Sequen
 
 
 def _loop(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
-    """One op with the work of all rounds. What the body gives on as it came is what the loop began with."""
+    """One op with the work of all iterations. A value that the body passes on unchanged keeps its initial tensor."""
     details, flat = instruction.details, _flat(operands)
     if instruction.opcode == "scan" and details["trips"] <= details.get("unroll", -1):
         return _unrolled(translation, instruction, flat, prefix)
@@ -94,14 +94,14 @@ def _loop(translation: Translation, instruction: Instruction, operands: Sequence
 
 
 def _changing(instruction: Instruction) -> tuple[int, int, int]:
-    """Where among a loop's operands and where among its results what changes begins, and how many there are."""
+    """Positions of the first carried value among a loop's operands and results, and the number of carried values."""
     details = instruction.details
     first = details.get("skip", 0) + details.get("consts", 0)
     return first, details.get("stacked", 0), details.get("carry", len(list(leaves(instruction.type))))
 
 
 def _passed(instruction: Instruction, flat: Sequence[Any], body: Body) -> dict[int, Any]:
-    """By result of a loop that never changes what went in."""
+    """Maps each result that a loop never changes to its initial value."""
     first, stacked, carry = _changing(instruction)
     consts = instruction.details.get("consts", 0)
     return {
@@ -114,7 +114,7 @@ def _passed(instruction: Instruction, flat: Sequence[Any], body: Body) -> dict[i
 def _write_over_start(
     translation: Translation, instruction: Instruction, flat: Sequence[Any], results: Sequence[Any]
 ) -> None:
-    """Lets what changes be written over what the loop began with."""
+    """Lets changing values overwrite their initial values."""
     first, stacked, carry = _changing(instruction)
     for old, new in zip(flat[first : first + carry], results[stacked:], strict=False):
         if isinstance(new, int) and isinstance(old, int) and new != old:
@@ -122,7 +122,7 @@ def _write_over_start(
 
 
 def _unrolled(translation: Translation, instruction: Instruction, flat: Sequence[Any], prefix: str) -> Value:
-    """A scan as the ops of all its steps; what they give one by one is put together at the end."""
+    """A scan as the ops of all its steps; their stacked results are joined at the end."""
     details, body = instruction.details, instruction.called[-1]
     consts, carry, trips = details["consts"], details["carry"], details["trips"]
     fixed, state, stacked = list(flat[:consts]), list(flat[consts : consts + carry]), flat[consts + carry :]
@@ -146,7 +146,7 @@ def _unrolled(translation: Translation, instruction: Instruction, flat: Sequence
 
 
 def _conditional(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
-    """One op with the work of the branch that costs most."""
+    """One op with the work of the costliest branch."""
     bodies = [body_of(translation, branch) for branch in instruction.called]
     dearest = max(bodies, key=lambda body: (body.flops, body.bytes_moved))
     if len(bodies) > 1:
@@ -171,8 +171,7 @@ def _start(translation: Translation, instruction: Instruction, operands: Sequenc
 
 
 def _check(instruction: Instruction) -> None:
-    """Raises InputError where what a rule reads of an instruction is not there, as when the opcode is another
-    dialect's."""
+    """Raises InputError where an instruction lacks what its rule reads, as when the opcode is another dialect's."""
     opcode, called = instruction.opcode, len(instruction.called)
     least = _LEAST_CALLED.get(opcode, 0)
     needs_operand = opcode in _NEEDS_OPERAND or opcode.endswith(("-done", "-update"))
@@ -211,8 +210,8 @@ _RULES: dict[str, Rule] = {
 def rule_of(instruction: Instruction) -> Rule | None:
     """The rule of an instruction; None for a plain op.
 
-    Of what runs beside other work the first half is the op, the second waits for it. Raises InputError where what a
-    rule reads of an instruction is not there.
+    The first half of an asynchronous pair is the op; the second half waits for it. Raises InputError where an
+    instruction lacks what its rule reads.
     """
     rule = _RULES.get(instruction.opcode)
     if rule is None and instruction.opcode.endswith("-start"):

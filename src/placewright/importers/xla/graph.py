@@ -27,7 +27,7 @@ def build_graph(
 ) -> Graph:
     """The graph of a program.
 
-    optimizer: takes the last leaves of the root, one gradient for each weight. warning: what was assumed of it.
+    optimizer: takes the last leaves of the root, one gradient per weight. warning: an assumption about the program.
     """
     translation = Translation(GraphBuilder(name), Shared(program.materialised, program.scopes_nest, rule_of))
     root = translation.run(program.entry, translation.add_arguments(program))
@@ -61,10 +61,10 @@ def _finished(translation: Translation, metadata: Mapping[str, Any]) -> Graph:
 
 
 def split_stacked_weights(translation: Translation) -> tuple[Set[int], Set[int]]:
-    """Makes pieces parameters of their own where pieces are all that anybody reads of a weight, so that they need not
-    stand on one device.
+    """Makes the pieces of a weight that is read only in pieces parameters of their own, so that they need not lie on
+    one device.
 
-    Returns the ops that viewed such weights, and the weights, both of which are no longer needed.
+    Returns the ops that viewed such weights, and the weights; neither is needed any more.
     """
     tensors, ops = translation.builder.tensors, translation.builder.ops
     views = {translation.producer[piece]: base for (base, _), piece in translation.pieces.items()}
@@ -81,8 +81,8 @@ def split_stacked_weights(translation: Translation) -> tuple[Set[int], Set[int]]
 
 
 def drop_unused(translation: Translation, replaced: Collection[int], split: Collection[int]) -> None:
-    """Removes ops that neither lead to an output nor are kept, and constants that nothing reads, and puts ops where
-    they are to stand. replaced, split: ops and parameters that are not needed any more."""
+    """Removes ops that neither lead to an output nor are kept, and constants that nothing reads, and moves early
+    ops to their places. replaced, split: ops and parameters that are not needed any more."""
     ops, tensors, early = translation.builder.ops, translation.builder.tensors, translation.early
     wanted = {index for index, tensor in enumerate(tensors) if tensor.is_output}
     live = translation.live_ops(wanted, replaced)
@@ -118,8 +118,7 @@ def _renumber(builder: GraphBuilder, live: list[int], staying: list[int]) -> Non
 
 
 def write_in_place(translation: Translation) -> None:
-    """Lets loops and updates of a part write over what they start from, where an op made it and nothing reads it
-    afterwards."""
+    """Lets loops and partial updates overwrite their initial value, where an op made it and nothing reads it later."""
     outputs = {_owner(translation, index) for index, each in enumerate(translation.builder.tensors) if each.is_output}
     for op, new, old in translation.in_place:
         taken = _owner(translation, old) in outputs
@@ -137,11 +136,11 @@ def write_in_place(translation: Translation) -> None:
 def write_updates(translation: Translation, outputs: MutableSequence[int], updates: Mapping[int, int]) -> None:
     """Gives every result memory of its own, and makes results take over the memory of parameters.
 
-    outputs: the tensors of the results, which change. updates: by result the parameter.
+    outputs: the tensors of the results, changed in place. updates: maps results to parameters.
     """
     own = {output for output, old in updates.items() if outputs[output] == old}
     written = {old for output, old in updates.items() if output not in own}
-    # Arguments that are not donated are handed back as they are.
+    # Arguments that are not donated are returned as they are.
     lent = set(translation.entry) - set(updates.values())
     shown: set[int] = set()
     for output in sorted(range(len(outputs)), key=lambda output: output not in own):
@@ -157,7 +156,7 @@ def write_updates(translation: Translation, outputs: MutableSequence[int], updat
 
 
 def _copied(translation: Translation, tensor: int, *, is_early: bool) -> int:
-    """A copy of a result; an early one is made as soon as there is something to copy, before that is written over."""
+    """A copy of a result; an early one is made right after the result, before that is overwritten."""
     label, array = f"copy:{translation.builder.tensors[tensor].name}", translation.arrays[tensor]
     if translation.arrays[whole := translation.owner[tensor]].size_bytes == array.size_bytes:
         tensor = whole
@@ -170,8 +169,8 @@ def _copied(translation: Translation, tensor: int, *, is_early: bool) -> int:
 def add_update(translation: Translation, new: int, old: int) -> int:
     """Makes a result take over the memory of a parameter, and returns the tensor that does.
 
-    The op that computes it writes in place when everything else that reads the old value stands before it;
-    otherwise a copy at the end does.
+    The op that computes the result writes in place if all other readers of the old value come before it; otherwise a
+    copy at the end does.
     """
     if new == old:
         return new
@@ -188,7 +187,7 @@ def add_update(translation: Translation, new: int, old: int) -> int:
 
 
 def add_optimizer(translation: Translation, parameter: int, gradient: int, function: str) -> None:
-    """The op that updates a parameter in place from its gradient and the optimizer's state."""
+    """Adds the op that updates a parameter in place from its gradient and the optimizer's state."""
     label, array = translation.builder.tensors[parameter].name, translation.arrays[parameter]
     states = [
         translation.add_tensor(translation.unique(f"{label}.{state}"), array, role="parameter")
@@ -209,15 +208,14 @@ def _overwrite(translation: Translation, op: int, new: int, old: int, *, is_outp
     translation.builder.change_op(op, controls=tuple(sorted(controls)))
     translation.builder.change_tensor(new, alias_of=old, is_output=is_output)
     _move_the_part_only(translation, op, old)
-    # What reads the new value reads that memory, too; the op itself stands for the old one no longer being there.
+    # Readers of the new value read that memory, too; so does the op itself, which ends the old value.
     later = translation.readers.pop(new, [])
     translation.readers.setdefault(_owner(translation, old), []).extend([*later, op])
     translation.owner[new] = _owner(translation, old)
 
 
 def _move_the_part_only(translation: Translation, op: int, old: int) -> None:
-    """Counts only the part that an op changes of what it writes over: that is read where it comes from, with its
-    places, and written."""
+    """Counts, for an update in place, only the bytes of the changed part, read and written, and of its indices."""
     found = translation.builder.ops[op]
     is_update = translation.opcodes[op] in UPDATING_OPCODES and found.kind == "gather"
     if (
@@ -234,7 +232,7 @@ def _move_the_part_only(translation: Translation, op: int, old: int) -> None:
 
 
 def _owner(translation: Translation, tensor: int) -> int:
-    """The tensor whose memory it is, also after that was taken over from another one."""
+    """The tensor that owns a tensor's memory, also where memory was taken over."""
     while translation.owner[tensor] != tensor:
         tensor = translation.owner[tensor]
     return tensor

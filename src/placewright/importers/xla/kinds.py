@@ -1,4 +1,4 @@
-"""Which kind of op every instruction of XLA's dialects is.
+"""The kind of op of every instruction in XLA's dialects.
 
 Sources: XLA's operation semantics, the StableHLO specification, CHLO, and the primitives of jax.lax.
 """
@@ -42,14 +42,14 @@ _OPCODES: Mapping[str, str] = {
 }
 KIND_OF_OPCODE: Mapping[str, str] = {opcode: kind for kind, opcodes in _OPCODES.items() for opcode in opcodes.split()}
 
-#: The name that costs know an element-by-element function by, where the dialects spell it otherwise.
+#: The cost model's names of element-by-element functions that the dialects spell otherwise.
 _FUNCTIONS_BY_OPCODE = """
     divide:div exponential:exp exponential-minus-one:expm1 log-plus-one:log1p logistic:sigmoid sine:sin
     cosine:cos power:pow rem:remainder add-any:add subtract:sub multiply:mul square:mul maximum:max minimum:min
     negate:neg select-n:select erf-inv:erfinv asinh:asin acosh:acos atanh:atan sinh:sin cosh:cos integer-pow:mul
 """
 _FUNCTIONS = dict(pair.split(":") for pair in _FUNCTIONS_BY_OPCODE.split())
-#: A reduction by the function that joins two elements.
+#: Functions that join two elements, mapped to the reduction.
 _REDUCTIONS = {
     "add": "sum",
     "maximum": "max",
@@ -58,26 +58,26 @@ _REDUCTIONS = {
     "mul": "product",
     "prod": "product",
 }
-#: Opcodes whose results, made of constants alone, XLA folds or computes again wherever they are read.
+#: Kinds whose results, if made of constants alone, XLA folds or computes again wherever they are read.
 FOLDED_KINDS = frozenset({"elementwise", "view", "copy", "fill", "reduction", "gather"})
-#: With other kinds only scalars made of constants are dropped; arrays must be there.
+#: Kinds that drop all operands made of constants; other kinds drop only scalars, and their arrays must exist.
 DROPS_FOLDED = frozenset({"elementwise", "control_flow"})
-#: They read no more of their first operand than they give.
+#: Opcodes that read no more of their first operand than they return.
 SLICING_OPCODES = frozenset({"slice", "dynamic-slice", "gather", "split", "real-dynamic-slice"})
-#: They give their first operand with a part of it changed.
+#: Opcodes that return their first operand with a part of it changed.
 UPDATING_OPCODES = frozenset(
     {"dynamic-update-slice", "scatter", *(f"scatter-{name}" for name in ("add", "max", "min", "mul", "sub"))}
 )
-#: Those of the views that move data once layouts are assigned; XLA has made bitcasts of the others.
+#: Views that move data once layouts are assigned; XLA has made bitcasts of the others.
 MOVING_VIEWS = frozenset({"transpose", "reshape", "broadcast", "broadcast-in-dim"})
-#: They talk to other partitions of the same program.
+#: Opcodes that communicate with other partitions of the same program.
 _COLLECTIVES = """
     all-gather all-reduce all-to-all collective-broadcast collective-permute ragged-all-to-all reduce-scatter psum
     psum-invariant ppermute pmax pmin pbroadcast all-gather-invariant all-gather-reduced unreduced-psum
     unreduced-reduce-scatter
 """
 COLLECTIVES = frozenset(_COLLECTIVES.split())
-#: Custom calls between whole arrays and what one device holds of them, by target.
+#: Targets of custom calls between whole arrays and one device's parts of them.
 SHARD_MARKS: Mapping[str, str] = {
     **dict.fromkeys(("SPMDFullToShardShape", "xla.sdy.GlobalToLocalShape"), "to-parts"),
     **dict.fromkeys(("SPMDShardToFullShape", "xla.sdy.LocalToGlobalShape"), "to-wholes"),
@@ -85,10 +85,10 @@ SHARD_MARKS: Mapping[str, str] = {
 
 
 def function_of(opcode: str) -> str:
-    """What costs call an element-by-element function."""
+    """The cost model's name of an element-by-element function."""
     return _FUNCTIONS.get(opcode, opcode.replace("-", "_"))
 
 
 def reduction_of(joining: str) -> str:
-    """What costs call the reduction that joins elements by this function."""
+    """The cost model's name of the reduction that joins elements by this function."""
     return _REDUCTIONS.get(joining, joining.replace("-", "_"))

@@ -1,4 +1,4 @@
-"""How often a loop runs, where its condition compares a counter with a constant."""
+"""Trip counts of loops whose condition compares a counter with a constant."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 
 from placewright.importers.xla.program import Computation, Instruction, Reference, leaf_of, leaves
 
-#: They give on the whole number that they read.
+#: Opcodes that pass on the whole number that they read.
 _PASSING = frozenset({"copy", "bitcast", "convert", "convert-element-type", "reshape"})
 _DIRECTIONS = {"lt": "LT", "le": "LE"}
 
 
 @dataclass(frozen=True)
 class _Leaf:
-    """The leaf of a computation's parameters that a value is."""
+    """A value that is a leaf of a computation's parameters."""
 
     position: int
 
 
 def trip_count(loop: Instruction, flat: Sequence[Any]) -> int | None:
-    """Rounds of a loop whose counter starts at a constant, grows by one, and is compared with a constant.
+    """Trip count of a loop whose counter starts at a constant, grows by one, and is compared with a constant; None for
+    any other loop.
 
-    flat: leaves of the loop's operands: constants of the condition, those of the body, and what changes. None for any
-    other loop.
+    flat: leaves of the loop's operands: constants of the condition, constants of the body, carried values.
     """
     condition, body = loop.called
     skip, consts = loop.details.get("skip", 0), loop.details.get("consts", 0)
@@ -39,7 +39,7 @@ def trip_count(loop: Instruction, flat: Sequence[Any]) -> int | None:
     place = counter.position - skip
     start, last = _number(counter, flat, consts), _number(bound, flat, 0)
     if isinstance(bound, _Leaf) and bound.position >= skip:
-        # What stands behind the results was captured and cannot change; a result must be given on as it came.
+        # Parameters after the results were captured and cannot change; a result must be passed on unchanged.
         place_of_bound = bound.position - skip
         results = len(list(leaves(loop.type)))
         stays = place_of_bound >= results or _given(body, place_of_bound) == _Leaf(place_of_bound + consts)
@@ -50,7 +50,7 @@ def trip_count(loop: Instruction, flat: Sequence[Any]) -> int | None:
 
 
 def _number(value: Instruction | _Leaf | None, flat: Sequence[Any], offset: int) -> int | None:
-    """A constant's, or that of the folded operand that a parameter is bound to."""
+    """The number of a constant, or of the folded operand that a parameter is bound to; None if it is unknown."""
     if isinstance(value, Instruction):
         number = value.details.get("number") if value.opcode == "constant" else None
         return number if isinstance(number, int) else None
@@ -61,7 +61,7 @@ def _number(value: Instruction | _Leaf | None, flat: Sequence[Any], offset: int)
 
 
 def _grows_by_one(body: Computation, place: int, consts: int) -> bool:
-    """Whether what the body gives at this place of its root is one more than what it took."""
+    """True if the body returns, at this place of its root, one more than it received there."""
     grown = _given(body, place)
     if not isinstance(grown, Instruction) or grown.opcode != "add":
         return False
@@ -71,7 +71,7 @@ def _grows_by_one(body: Computation, place: int, consts: int) -> bool:
 
 
 def _given(body: Computation, place: int) -> Instruction | _Leaf | None:
-    """What a body gives at this place of its root."""
+    """The value that a body returns at this place of its root."""
     (name, path), root = body.root, _by_name(body).get(body.root[0])
     return _resolved(body, (name, (*path, place) if root and isinstance(root.type, tuple) else path))
 
@@ -81,7 +81,7 @@ def _by_name(computation: Computation) -> Mapping[str, Instruction]:
 
 
 def _resolved(computation: Computation, reference: Reference) -> Instruction | _Leaf | None:
-    """The instruction behind a reference, or the leaf of a parameter, looked at through tuples and copies."""
+    """The instruction or parameter leaf behind a reference, seen through tuples and copies; None if there is none."""
     known, first = _by_name(computation), _first_leaves(computation)
     name, path = reference
     while True:

@@ -1,5 +1,5 @@
-"""What jaxprs, HLO and StableHLO have in common, as one form: typed instructions in computations that call each other,
-and what references stand for while they are translated.
+"""The form that jaxprs, HLO and StableHLO share: typed instructions in computations that call each other, and the
+values of references during translation.
 
 graph.py makes a Graph of it, so that one network has the same ops and costs whichever of the three it comes from.
 """
@@ -16,14 +16,14 @@ from placewright.importers.builder import tensor_bytes
 from placewright.support.errors import InputError, shown
 from placewright.support.quantities import counted
 
-#: More computations than this inside each other are no program of a network.
+#: No network's program nests computations more deeply than this.
 MAX_DEPTH = 64
-#: Calls that unfold to more instructions than this, and tuples of more leaves, are no program of a network either.
+#: Nor do its calls unfold to more instructions, or its tuples have more leaves, than these.
 MAX_INSTRUCTIONS = 1_000_000
 MAX_LEAVES = 50_000
 
 _SMALL_FLOATS = "f4e2m1fn f8e3m4 f8e4m3 f8e4m3fn f8e4m3b11fnuz f8e4m3fnuz f8e5m2 f8e5m2fnuz f8e8m0fnu"
-#: What placewright calls the floating element types, by how HLO spells them.
+#: HLO's names of the floating element types, mapped to placewright's.
 FLOATS: Mapping[str, str] = {
     "bf16": "bfloat16",
     **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
@@ -33,8 +33,8 @@ FLOATS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """Type of one array. size_bytes: of the elements it really has; those a broadcast repeats count once, and those in
-    the host's memory not."""
+    """Type of one array. size_bytes: of its stored elements: those that a broadcast repeats count once, those in the
+    host's memory not at all."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -42,16 +42,16 @@ class Array:
 
     @property
     def is_stretched(self) -> bool:
-        """Whether it takes less memory than its shape says, as a broadcast that is never written out does."""
+        """True if it takes less memory than its shape says, as a broadcast that is never written out."""
         return 0 < self.size_bytes < tensor_bytes(self.shape, self.dtype)
 
     @property
     def is_at_host(self) -> bool:
-        """Whether it lies in the host's memory."""
+        """True if it lies in the host's memory."""
         return self.size_bytes == 0 < tensor_bytes(self.shape, self.dtype)
 
     def at_host(self) -> Array:
-        """The same in the host's memory."""
+        """The same array in the host's memory."""
         return replace(self, size_bytes=0)
 
 
@@ -65,9 +65,9 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 class Instruction:
     """One step of a computation.
 
-    opcode: as HLO or the dialect spells it, with hyphens. details: what kinds, loops and folding need to know, see
-    attributes.py and loops.py; of a library's call whether its last result is scratch. controls: names of instructions
-    that come before. scope: path of named scopes and transformations, as JAX writes it into metadata.
+    opcode: as HLO or the dialect spells it, with hyphens. details: the settings that kinds, loops and folding depend
+    on, see attributes.py and loops.py; for a library call also whether its last result is scratch. controls: names of
+    instructions that must run before. scope: path of named scopes and transformations, as JAX writes it into metadata.
     """
 
     name: str
@@ -95,13 +95,13 @@ class Computation:
 
 @dataclass(frozen=True, kw_only=True)
 class Body:
-    """What a computation does when it is run once.
+    """The work of one run of a computation.
 
-    flops, bytes_moved: of its ops, one by one. kind: of those that cost most. computes: the attribute that says in
-    which dtype most FLOPs are computed, where that cannot be seen. num_ops: views aside. read_bytes: per
-    leaf of its parameters, of which a slice may be all that is read. written_bytes: of its results, of which an update
-    in place writes a part. temporary_bytes: the most that lies between its ops, beside parameters and results. passed:
-    by leaf of its root the leaf of its parameters that it gives back as it is.
+    flops, bytes_moved: sums over its ops. kind: the one with most FLOPs, else that of the last op. computes: the
+    attribute that states the dtype of most FLOPs, where the tensors do not show it. num_ops: without views. read_bytes:
+    per leaf of its parameters, of which only a slice may be read. written_bytes: of its results, of which an update in
+    place writes a part. temporary_bytes: the peak between its ops, besides parameters and results. passed: maps leaves
+    of its root to the parameter leaves that they return unchanged.
     """
 
     flops: int
@@ -119,10 +119,10 @@ class Body:
 class Program:
     """A whole program.
 
-    labels: what each leaf of the entry's parameters is called, in order. weights: those that are weights. updates: by
-    leaf of the root the leaf of the parameters whose memory it takes over. materialised: whether transposes and
-    reshapes that are still there move data, as after layout assignment. scopes_nest: whether scopes inside what is
-    called go on from the caller's.
+    labels: names of the leaves of the entry's parameters, in order. weights: positions of the leaves that are weights.
+    updates: maps leaves of the root to the parameter leaf whose memory each takes over. materialised: whether the
+    remaining transposes and reshapes move data, as after layout assignment. scopes_nest: whether scopes in a called
+    computation continue the caller's.
     """
 
     entry: Computation
@@ -134,7 +134,7 @@ class Program:
 
 
 def leaves(tree: Any) -> Iterator[Any]:
-    """What stands at the ends of nested tuples, from left to right."""
+    """The leaves of nested tuples, from left to right."""
     if not isinstance(tree, tuple):
         yield tree
         return
@@ -143,7 +143,7 @@ def leaves(tree: Any) -> Iterator[Any]:
 
 
 def leaf_of(tree: Any, path: Sequence[int]) -> int | None:
-    """Position among all leaves of the one that a path leads to; None where it leads to none or to several."""
+    """Position, among all leaves, of the one at the end of a path; None where the path leads to none or to several."""
     first = 0
     for position in path:
         if not isinstance(tree, tuple) or not 0 <= position < len(tree):
@@ -171,8 +171,8 @@ _PART = re.compile(r"([A-Za-z_]\w*)(?:\[|\.[A-Za-z_])")
 
 
 def named_weights(labels: Sequence[str], kinds: Sequence[Array]) -> tuple[set[int], str]:
-    """Positions of the floating parameters that are parts of the first of several arguments, and that assumption in
-    words; where the first parameter is not such a part, what `weights_behind` says."""
+    """Positions of the floating parameters that are parts of the first of several arguments, and a note that states
+    this assumption. Where the first parameter is not such a part: none, and the warning of `weights_behind`."""
     first = _PART.match(labels[0]) if labels else None
     if first is None:
         return set(), weights_behind(labels, kinds)
@@ -185,8 +185,8 @@ def named_weights(labels: Sequence[str], kinds: Sequence[Array]) -> tuple[set[in
 
 
 def weights_behind(labels: Sequence[str], kinds: Sequence[Array]) -> str:
-    """A warning where the first argument is one array, and a later one holds more floating arrays, by their bytes, than
-    all else takes: these may be weights, and stand as inputs, which wait for their readers. Empty elsewhere."""
+    """A warning where the first argument is one array, and the floating arrays of a later one take over half of all
+    bytes: these may be weights, but count as inputs, which take no memory until they are read. Empty otherwise."""
     parts = [_PART.match(label) for label in labels]
     floating = [part[1] if part and "float" in kind.dtype else "" for part, kind in zip(parts, kinds, strict=True)]
     total = sum(kind.size_bytes for kind in kinds)
@@ -200,19 +200,19 @@ def weights_behind(labels: Sequence[str], kinds: Sequence[Array]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """An array made of constants alone, which takes no memory. number: what a whole number is."""
+    """An array made of constants alone, which takes no memory. number: its value if that is a known whole number."""
 
     array: Array
     number: int | None = None
 
 
-#: A tensor by index, a folded array, nothing, or a tuple of such.
+#: The index of a tensor, a folded array, nothing, or a tuple of such.
 Value: TypeAlias = "int | Folded | tuple[Value, ...] | None"
 Environment: TypeAlias = dict[str, "Value"]
 
 
 def like(kind: Any, places: Iterator[Any]) -> Value:
-    """A tree of the type's form, its leaves taken one by one."""
+    """A tree of the same structure as the type, its leaves taken from `places` in order."""
     return tuple(like(branch, places) for branch in kind) if isinstance(kind, tuple) else next(places)
 
 

@@ -1,4 +1,4 @@
-"""Layers and phases from the scopes that JAX writes beside every op: "jit(step)/transpose(jvp(Net))/dense/dot"."""
+"""Layers and phases from the scopes that JAX writes with every op: "jit(step)/transpose(jvp(Net))/dense/dot"."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from placewright.graph import Phase
 from placewright.importers.builder import GraphBuilder
 
 _TRANSFORMATION = re.compile(r"([\w.-]+)\((.*)\)", re.DOTALL)
-#: Of these what stands in brackets is the name of a function, not of a layer.
+#: Transformations whose brackets hold the name of a function, not of a layer.
 _FUNCTIONS = frozenset({"jit", "pjit", "pmap", "xmap", "shard_map"})
 _NO_LAYERS = re.compile(
     r"while|body|cond|scan|closed_call|core_call|checkpoint|remat\d?|rematted_computation|custom_[jv][vj]p_call|"
@@ -20,7 +20,7 @@ _NO_LAYERS = re.compile(
 
 @lru_cache(maxsize=65536)
 def module_of(scope: str) -> str:
-    """Dotted path of the layer; the last part of a scope is the op itself."""
+    """Dotted path of the layer: the scope without its last part, which is the op itself."""
     parts = list(_parts(scope.split(";")[0]))
     return ".".join(layer for part in parts[:-1] for layer in _layers(part))
 
@@ -37,7 +37,7 @@ def _layers(part: str) -> list[str]:
 
 
 def _parts(scope: str) -> Iterator[str]:
-    """What stands between slashes outside brackets."""
+    """The pieces between slashes outside brackets."""
     depth, begin = 0, 0
     for position, character in enumerate(scope):
         if character == "(":
@@ -51,9 +51,10 @@ def _parts(scope: str) -> Iterator[str]:
 
 
 def phases(builder: GraphBuilder, scopes: Sequence[str]) -> list[Phase]:
-    """The phase of every op: what was transposed is backward, what comes after it is the optimizer's.
+    """The phase of every op: transposed ops are backward; ops that depend on them belong to the optimizer, except views
+    and ops without a scope, which are backward, and ops under "jvp", which are forward like all others.
 
-    Empty for all where nothing was transposed. builder: with its ops in an order in which they can run.
+    Empty for all where nothing was transposed. builder: its ops must be in an order in which they can run.
     """
     if not any(_is_backward(scope) for scope in scopes):
         return [""] * len(scopes)

@@ -1,6 +1,6 @@
-"""Where a program goes over to what each device does with its part of the arrays, as in shard_map, and back.
+"""Transitions from whole arrays to one device's parts of them, as in shard_map, and back.
 
-details of such instructions: "in", "out": how each array is divided, as text; empty where that is not written.
+details of such instructions: "in", "out": the division of each array, as text; empty where that is not written.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def shard_map(translation: Translation, instruction: Instruction, operands: Sequ
 
 
 def to_parts(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
-    """Whole arrays as one device's parts of them."""
+    """One device's parts of whole arrays."""
     return _retyped(translation, instruction, operands, instruction.type, "in")
 
 
 def to_wholes(translation: Translation, instruction: Instruction, operands: Sequence[Value], prefix: str) -> Value:
-    """The other way round."""
+    """The whole arrays behind one device's parts."""
     translation.shared.notes[_NOTE] += 1
     return _retyped(translation, instruction, operands, instruction.type, "out")
 
@@ -61,7 +61,7 @@ def _retyped(
 
 
 def _part(translation: Translation, instruction: Instruction, leaf: Any, array: Array, sharding: str) -> Any:
-    """One device's part of an array: a view of it, the part that it was made of, or what other devices send."""
+    """One device's part of an array: a view of it, the part that it was made from, or one that other devices send."""
     if not isinstance(leaf, int):
         return _folded(leaf, array)
     if leaf not in translation.part_of:
@@ -79,7 +79,7 @@ def _part(translation: Translation, instruction: Instruction, leaf: Any, array: 
 
 
 def _whole(translation: Translation, instruction: Instruction, leaf: Any, array: Array, sharding: str) -> Any:
-    """The array of which one device has made a part: a view that takes the memory of the part."""
+    """The whole array behind one device's part: a view that takes the memory of the part."""
     if not isinstance(leaf, int):
         return _folded(leaf, array)
     if translation.arrays[leaf].shape == array.shape:
@@ -98,7 +98,7 @@ def _view(translation: Translation, instruction: Instruction, leaf: int, array: 
 
 
 def hold_parts(translation: Translation) -> None:
-    """Makes arguments one device's parts where these, all alike, are what anybody reads of them."""
+    """Replaces each argument by one device's part of it where only such parts, all alike, are read."""
     readers = Counter(tensor for op in translation.builder.ops for tensor in set(op.inputs))
     for tensor in translation.entry:
         views = translation.parts_of.get(tensor, [])

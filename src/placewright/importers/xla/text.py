@@ -1,4 +1,4 @@
-"""What readers of HLO and of StableHLO text share: lines with numbers, computations that call each other, the graph."""
+"""Code that the readers of HLO and StableHLO text share: numbered lines, nested calls of computations, the graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Part = TypeVar("Part")
 
 
 class Lines:
-    """Goes through the lines of a file. at: the index of the line that comes next."""
+    """Goes through the lines of a file. at: the index of the next line."""
 
     def __init__(self, text: str, file: str) -> None:
         self.lines, self.file, self.at = text.splitlines(), file, 0
@@ -28,8 +28,8 @@ class Lines:
 
 
 class Conversion(Generic[Part]):
-    """A module under conversion. parts: what it holds by name, as read. known: those that are converted, open: those
-    that are being converted. what: how sentences call one."""
+    """A module under conversion. parts: its computations by name, as read. known: those that are converted, open: those
+    that are being converted. what: the word for one in error messages."""
 
     what = "computation"
 
@@ -42,7 +42,7 @@ class Conversion(Generic[Part]):
         return InputError(f"'{self.file}', line {line}: {problem}")
 
     def computation(self, name: str, line: int) -> Computation:
-        """The one of this name, converted once. line: of the call."""
+        """The computation of this name, converted once. line: of the call."""
         if name not in self.known:
             if name not in self.parts:
                 raise self.error(f"the {self.what} '{shown(name)}' is called and does not exist", line)
@@ -59,7 +59,8 @@ class Conversion(Generic[Part]):
     def graph_of(
         self, entry: Computation, labels: list[str], updates: dict[int, int], metadata: dict[str, Any], **flags: bool
     ) -> Graph:
-        """The graph of what is entered; weights are what is updated, or else what names tell. flags: the program's."""
+        """The graph of the entry computation. Weights are the updated parameters or, without updates, those that
+        `named_weights` finds. flags: fields of Program."""
         kinds = list(leaves(tuple(entry.parameters.values())))
         named, warning = (set(), "") if updates else named_weights(labels, kinds)
         weights = frozenset(named) | frozenset(updates.values())

@@ -36,17 +36,17 @@ from placewright.importers.xla.program import (
 from placewright.importers.xla.scopes import module_of
 from placewright.support.errors import InputError, shown
 
-#: From an instruction, the values of its operands and what comes before its name: what it gives.
+#: Returns the value of an instruction, from the values of its operands and the prefix of its name.
 Rule: TypeAlias = "Callable[[Translation, Instruction, Sequence[Value], str], Value]"
 
 
 @dataclass
 class Shared:
-    """What a program's translation and those of its bodies have in common.
+    """State that the translation of a program shares with those of its bodies.
 
-    materialised, scopes_nest: as of the program. rule_of: the rule of an instruction that is more, or less, than one
-    op; None for any other. notes: sentences to warn of, with {count} in them, and how often they
-    apply. bodies: by identity of the computation, so that one that is called often is looked at once.
+    materialised, scopes_nest: see Program. rule_of: returns the rule of an instruction that is more, or less, than one
+    op; None for any other. notes: warnings, with {count} in them, and how often each applies. bodies: by identity of
+    the computation, so that one that is called often is measured once.
     """
 
     materialised: bool
@@ -60,12 +60,12 @@ class Shared:
 class Translation:
     """A graph under construction.
 
-    arrays, owner: per tensor its type, and the tensor whose memory it shares. readers: per owner the ops that read its
-    memory, views aside. producer: op that made each tensor. opcodes, scopes: per op. kept: ops that do more than give
-    results. entry: the tensors of the program's parameters. in_place: op, result and operand of loops and of
-    updates of a part, which may write over what they start from. parts_of: per whole array views of one device's part,
-    and how it is divided; part_of: per view of a whole array the part, and that. early: by op that is to stand before
-    those added before it, the one that it follows; -1 for the beginning.
+    arrays, owner: per tensor, its type and the tensor whose memory it shares. readers: per owner, the ops other than
+    views that read its memory. producer: per tensor, the op that made it. opcodes, scopes: per op. kept: ops that have
+    effects besides their results. entry: the tensors of the program's parameters. in_place: op, result and operand of
+    loops and partial updates, which may overwrite that operand. parts_of: per whole array, the views of one device's
+    part, each with its sharding. part_of: per view of a whole array, the part and its sharding. early: per op that must
+    move ahead of ops added before it, the op that it follows; -1 for the beginning.
     """
 
     def __init__(self, builder: GraphBuilder, shared: Shared, *, depth: int = 0, is_fused: bool = False) -> None:
@@ -91,7 +91,7 @@ class Translation:
         self._numbers: Counter[str] = Counter()
 
     def add_arguments(self, program: Program) -> list[Value]:
-        """Weights, and graph inputs with an op each; the values of the entry's parameters."""
+        """Adds weights, and graph inputs with an op each; returns the values of the entry's parameters."""
         for position, (label, array) in enumerate(
             zip(program.labels, leaves(tuple(program.entry.parameters.values())), strict=True)
         ):
@@ -110,9 +110,10 @@ class Translation:
         prefix: str = "",
         caller: Instruction | None = None,
     ) -> Value:
-        """Adds a computation's ops and returns what its root stands for.
+        """Adds a computation's ops and returns the value of its root.
 
-        caller: what calls it; it lends its scope, and its place in the source to ops that have none.
+        caller: the instruction that calls it; where scopes nest, its scope encloses those of the ops. Ops without a
+        source line take the caller's.
         """
         if self.depth + prefix.count("/") > MAX_DEPTH:
             raise InputError(f"'{shown(computation.name)}' is nested too deeply")
@@ -147,8 +148,8 @@ class Translation:
         return value
 
     def _ops_before(self, instruction: Instruction) -> list[int]:
-        """The ops of what comes before an instruction: its own, or, where it is none, as the second half of what runs
-        beside other work, those that make what it stands for."""
+        """The ops of an instruction's control predecessors. For one without ops, such as the second half of an
+        asynchronous pair: the ops that make its value."""
         before: set[int] = set()
         for name in instruction.controls:
             ops, value = self._made.get(name, (range(0), None))
@@ -156,7 +157,7 @@ class Translation:
         return sorted(before)
 
     def _waiting(self, instruction: Instruction, value: Value, prefix: str) -> Value:
-        """What is no op as views of itself, which whoever reads it waits with for what comes before the instruction."""
+        """Views of the value of an instruction without ops, so that its readers wait for its control predecessors."""
         if isinstance(value, tuple):
             return tuple([self._waiting(instruction, part, prefix) for part in value])
         before = self._ops_before(instruction)
@@ -165,7 +166,7 @@ class Translation:
         return self.view(prefix + instruction.name, self.arrays[value], value, instruction=instruction, controls=before)
 
     def _stands_behind(self, tensor: int, before: Sequence[int]) -> bool:
-        """Whether a tensor is not there until all these ops have ended."""
+        """True if a tensor is made only after all these ops have ended."""
         seen: set[int] = set()
         waiting = [self.producer.get(tensor, -1)] if before else []
         while waiting:
@@ -202,7 +203,7 @@ class Translation:
         attributes: Mapping[str, Any],
         workspace_bytes: int = 0,
     ) -> Value:
-        """Adds the op of an instruction that reads these leaves."""
+        """Adds the op of an instruction, which reads these leaves."""
         name = self.unique(prefix + instruction.name)
         drops_all = kind in DROPS_FOLDED or instruction.opcode == "fusion"
         inputs = [
@@ -237,8 +238,8 @@ class Translation:
         return like(instruction.type, iter([*outputs, *(None for _ in scratch)]))
 
     def constant(self, instruction: Instruction) -> Value:
-        """Scalars, and arrays of one value, are folded; other arrays are constants of the graph, each held once
-        however often what holds it is called."""
+        """The value of a constant. Scalars, and arrays of one value, are folded; other arrays are constants of the
+        graph, each added once even if its computation is called several times."""
         kind = instruction.type
         assert isinstance(kind, Array)
         if instruction.details.get("is_splat") or kind.shape == ():
@@ -257,7 +258,7 @@ class Translation:
         return self.make(f"{reader}/fill", "fill", leaf.array) if isinstance(leaf, Folded) else int(leaf)
 
     def as_output(self, leaf: Any) -> int:
-        """The tensor of a leaf of the root, written out where it is stretched; of a shard_map one device's part."""
+        """The tensor of a leaf of the root: copied in full if it is stretched; one device's part after a shard_map."""
         if leaf is None:
             leaf = Folded(Array((0,), "bool", 0))
         tensor = self.as_tensor(leaf, "output")
@@ -270,7 +271,7 @@ class Translation:
         return self.make(f"copy:{self.builder.tensors[tensor].name}", "copy", whole, [tensor])
 
     def piece(self, leaf: Any, step: int, array: Array, name: str) -> Value:
-        """What one step of an unrolled loop reads of an array stacked along its first axis: a view of it."""
+        """The view of an array, stacked along its first axis, that one step of an unrolled loop reads."""
         if isinstance(leaf, Folded):
             return Folded(array)
         if (leaf, step) not in self.pieces:
@@ -278,7 +279,7 @@ class Translation:
         return self.pieces[leaf, step]
 
     def join(self, parts: Sequence[Any], array: Array, name: str) -> Value:
-        """What the steps of an unrolled loop give, as one array."""
+        """The results of all steps of an unrolled loop, as one array."""
         if all(isinstance(part, Folded) for part in parts):
             return Folded(array)
         label = self.unique(f"{name}/stack")
@@ -288,7 +289,7 @@ class Translation:
         return tensor
 
     def _folds(self, instruction: Instruction, flat: Sequence[Value]) -> bool:
-        """Whether it is made of constants alone. After scheduling only what became a scalar still is."""
+        """True if it is made of constants alone and can be folded; after scheduling only scalars can."""
         if instruction.has_effect or not all(isinstance(leaf, Folded) for leaf in flat):
             return False
         return not self.is_real or all(array.shape == () for array in leaves(instruction.type))
@@ -303,8 +304,8 @@ class Translation:
         return like(instruction.type, iter([tensor] * len(list(leaves(instruction.type)))))
 
     def _rows(self, instruction: Instruction, flat: Sequence[Any]) -> tuple[str, Sequence[Any], dict[str, Any]]:
-        """Rows looked up in a parameter are an embedding; rows added to zeros are its gradient. Inside a body an array
-        that is written in part is written in place."""
+        """Kind, operands and attributes of a gather or scatter. Rows looked up in a parameter are an embedding; rows
+        added to a constant, such as zeros, are its gradient. Inside a body a dynamic-update-slice writes in place."""
         opcode, table = instruction.opcode, flat[0] if flat else None
         if opcode == "gather" and isinstance(table, int) and len(self.arrays[table].shape) == 2:
             is_parameter = self.builder.tensors[self.owner[table]].role == "parameter"
@@ -372,19 +373,19 @@ class Translation:
     def make(
         self, label: str, kind: str, array: Array, inputs: Sequence[int] = (), *, alias_of: int | None = None, **op: Any
     ) -> int:
-        """Adds a tensor, and the op of the same name that makes it. op: more of its fields."""
+        """Adds a tensor, and the op of the same name that makes it. op: further fields of the op."""
         name = self.unique(label)
         tensor = self.add_tensor(name, array, alias_of=alias_of)
         self.add_op(name, kind, inputs=inputs, outputs=[tensor], **op)
         return tensor
 
     def view(self, label: str, array: Array, base: int, **op: Any) -> int:
-        """A view of a tensor as an array, of which it takes no more memory than the tensor has."""
+        """Adds a view of a tensor, with the type of an array but no more bytes than the tensor has."""
         seen = replace(array, size_bytes=min(array.size_bytes, self.arrays[base].size_bytes))
         return self.make(label, "view", seen, [base], alias_of=base, **op)
 
     def live_ops(self, wanted: set[int], without: Collection[int] = ()) -> list[int]:
-        """Inputs, and ops that are kept or lead to a wanted tensor, in order; makes wanted what they read."""
+        """Input ops, and ops that are kept or lead to a wanted tensor, in order. Adds what they read to `wanted`."""
         live = []
         for index in range(len(self.builder.ops) - 1, -1, -1):
             op = self.builder.ops[index]
@@ -395,7 +396,7 @@ class Translation:
         return live[::-1]
 
     def unique(self, name: str) -> str:
-        """The name, with a number where it is taken; ops and tensors share names, so that both read alike."""
+        """The name, with a number where it is taken. An op and its result share a name, so both get the same number."""
         if name not in self._used:
             self._used.add(name)
             return name
