@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from overwriting_graphs import overwriting_graph
 from training_steps import ONE_DEVICE, limited, training_step
 
-from placewright.bounds.rematerialization import least_limit, rematerialized_time
+from placewright.bounds import least_limit, rematerialized_time
 from placewright.graph import Graph, Op, Tensor
 from placewright.problem import Problem
 
