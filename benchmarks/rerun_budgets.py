@@ -22,7 +22,7 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from placewright.bounds.rematerialization import least_limit, rematerialized_time
+from placewright.bounds import least_limit, rematerialized_time
 from placewright.importers.graph_set import read_graph_set
 from placewright.lab.datasets.problem_set import spread
 from placewright.machines import load_machine

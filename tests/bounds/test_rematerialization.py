@@ -13,7 +13,7 @@ from instances import sketch
 from overwriting_graphs import overwriting_graph
 from training_steps import ONE_DEVICE, limited, training_step
 
-from placewright.bounds.rematerialization import least_limit, rematerialized_time
+from placewright.bounds import least_limit, rematerialized_time
 from placewright.problem import Problem
 
 

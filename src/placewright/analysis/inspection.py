@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -15,7 +15,7 @@ from placewright.analysis.basis import basis_words
 from placewright.bounds import critical_path, lower_bound
 from placewright.costs import count_sources, estimate_costs
 from placewright.costs.estimate import TimeSources
-from placewright.graph import Graph
+from placewright.graph import Graph, Tensor
 from placewright.machine import Device, Machine
 from placewright.machines import list_presets
 from placewright.problem import Problem
@@ -197,21 +197,14 @@ def inspect_graph(graph: Graph, machine: Machine, *, measured: Path | None = Non
     costs = estimate_costs(graph, machine, measured)
     problem = Problem(graph=graph, machine=machine, time_ns=costs.time_ns)
     peak, bound = _on_one_device(problem)
-    work = costs.time_ns.sum(axis=0)
-    # A time of a device that cannot hold the step would be one that nobody sees.
-    too_small = [_verdict(device.memory_bytes, peak, bound) == "no" for device in machine.devices]
-    timed = min(range(machine.num_devices), key=lambda device: (too_small[device], int(work[device]), device))
+    timed = _timed_device(problem, peak, bound)
     sources = count_sources(costs.origin[problem.lowered.graph_op, timed])
-    labels = _labels(machine, work)
-    own = [tensor for tensor in graph.tensors if tensor.alias_of is None]
-    states = _optimizer_states(graph)
-    parameters = [tensor for tensor in own if tensor.role == "parameter" and tensor.name not in states]
-    by_size = sorted(own, key=lambda tensor: (-tensor.size_bytes, tensor.name))
+    parameters, states = _parameters(graph)
     return Inspection(
         name=graph.name,
         fingerprint=graph.fingerprint,
         machine=machine.name,
-        device_kind=labels[timed],
+        device_kind=_labels(problem)[timed],
         description=describe_metadata(graph.metadata),
         inputs=graph_inputs(graph),
         num_ops=len(graph.ops),
@@ -220,21 +213,21 @@ def inspect_graph(graph: Graph, machine: Machine, *, measured: Path | None = Non
         num_parameters=sum(prod(tensor.shape) for tensor in parameters if tensor.shape is not None),
         parameter_bytes=sum(tensor.held_bytes for tensor in parameters),
         gradient_bytes=_gradient_bytes(graph),
-        optimizer_bytes=sum(tensor.held_bytes for tensor in own if tensor.name in states),
-        constant_bytes=sum(tensor.held_bytes for tensor in own if tensor.role == "constant"),
-        activation_bytes=sum(tensor.held_bytes for tensor in own if tensor.role == "activation"),
+        optimizer_bytes=sum(tensor.held_bytes for tensor in states),
+        constant_bytes=_held_bytes(graph, "constant"),
+        activation_bytes=_held_bytes(graph, "activation"),
         output_bytes=sum(tensor.held_bytes for tensor in graph.tensors if tensor.is_output),
         flops=int(costs.flops.sum()),
         bytes_moved=int(costs.bytes_moved.sum()),
         kinds=_kinds(graph, costs.flops, costs.bytes_moved, costs.time_ns[:, timed]),
-        work_ns=int(work[timed]),
+        work_ns=int(costs.time_ns[:, timed].sum()),
         launch_ns=_launch_ns(problem, timed),
         critical_path_ns=critical_path(problem).value,
         input_order_peak_bytes=peak,
         one_device_bound_bytes=bound,
         machine_bound_bytes=lower_bound(replace(problem, objective="peak-memory")).value,
-        fits=_fits(machine, labels, work, peak, bound),
-        largest_tensors=tuple((tensor.name, tensor.size_bytes) for tensor in by_size[:_NUM_LARGEST]),
+        fits=_fits(problem, peak, bound),
+        largest_tensors=_largest(graph),
         without_formula=costs.without_formula,
         warnings=tuple(str(warning) for warning in graph.metadata.get("warnings", ())),
         time_sources=sources,
@@ -242,17 +235,34 @@ def inspect_graph(graph: Graph, machine: Machine, *, measured: Path | None = Non
     )
 
 
-def _optimizer_states(graph: Graph) -> set[str]:
-    """Names of the parameters that nothing but the optimizer reads: its own."""
+def _timed_device(problem: Problem, peak: int, bound: int) -> int:
+    """The device whose times are shown: a time of one that cannot hold the step would be one that nobody sees."""
+    work = problem.time_ns.sum(axis=0).tolist()
+    too_small = [_verdict(device.memory_bytes, peak, bound) == "no" for device in problem.machine.devices]
+    return min(range(len(work)), key=lambda device: (too_small[device], work[device], device))
+
+
+def _parameters(graph: Graph) -> tuple[list[Tensor], list[Tensor]]:
+    """Those of the model, and those that nothing but the optimizer reads: its own."""
     readers: defaultdict[int, set[bool]] = defaultdict(set)
     for op in graph.ops:
         for tensor in op.inputs:
             readers[graph.base_of[tensor]].add(op.kind == "optimizer")
-    return {
-        graph.tensors[tensor].name
-        for tensor, are in readers.items()
-        if are == {True} and graph.tensors[tensor].role == "parameter"
-    }
+    model: list[Tensor] = []
+    optimizer: list[Tensor] = []
+    for index, each in enumerate(graph.tensors):
+        if each.role == "parameter" and each.alias_of is None:
+            (optimizer if readers[index] == {True} else model).append(each)
+    return model, optimizer
+
+
+def _held_bytes(graph: Graph, role: str) -> int:
+    return sum(tensor.held_bytes for tensor in graph.tensors if tensor.alias_of is None and tensor.role == role)
+
+
+def _largest(graph: Graph) -> tuple[tuple[str, int], ...]:
+    own = [(tensor.name, tensor.size_bytes) for tensor in graph.tensors if tensor.alias_of is None]
+    return tuple(sorted(own, key=lambda each: (-each[1], each[0]))[:_NUM_LARGEST])
 
 
 def _gradient_bytes(graph: Graph) -> int:
@@ -318,11 +328,12 @@ def _on_one_device(problem: Problem) -> tuple[int, int]:
     return measure(alone, solution).peak_memory_bytes, lower_bound(alone).value
 
 
-def _labels(machine: Machine, work: Numbers) -> list[str]:
+def _labels(problem: Problem) -> list[str]:
     """What each device is called: its kind, or its name where devices of its kind differ in more than that or in their
-    measured times. work: int64 [num_devices]."""
+    measured times."""
+    machine, work = problem.machine, problem.time_ns.sum(axis=0).tolist()
     sorts: defaultdict[str, list[tuple[Device, int]]] = defaultdict(list)
-    for device, time_ns in zip(machine.devices, map(int, work), strict=True):
+    for device, time_ns in zip(machine.devices, work, strict=True):
         sorts[device.kind].append((replace(device, name=""), time_ns))
     return [
         device.kind if all(each == sorts[device.kind][0] for each in sorts[device.kind]) else device.name
@@ -330,10 +341,11 @@ def _labels(machine: Machine, work: Numbers) -> list[str]:
     ]
 
 
-def _fits(machine: Machine, labels: Sequence[str], work: Numbers, peak: int, bound: int) -> tuple[MemoryFit, ...]:
-    """One line per sort of device of the machine and per GiB of memory of the presets. work: int64 [num_devices]."""
-    own = dict(zip(labels, map(int, work), strict=True))
-    sizes = {label: device.memory_bytes for label, device in zip(labels, machine.devices, strict=True)}
+def _fits(problem: Problem, peak: int, bound: int) -> tuple[MemoryFit, ...]:
+    """One line per sort of device of the machine and per GiB of memory of the presets."""
+    labels = _labels(problem)
+    own = dict(zip(labels, problem.time_ns.sum(axis=0).tolist(), strict=True))
+    sizes = {label: device.memory_bytes for label, device in zip(labels, problem.machine.devices, strict=True)}
     known = sorted((p.device for p in list_presets() if p.device.memory_bytes), key=lambda d: d.memory_bytes or 0)
     held = {round((size or 0) / 2**30) for size in sizes.values()}
     for device in known:

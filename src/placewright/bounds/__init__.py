@@ -7,6 +7,8 @@ from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from placewright.bounds.bound import Bound
+from placewright.bounds.memory_limit import least_limit
+from placewright.bounds.moves import moved_time
 from placewright.bounds.peak_memory import (
     largest_op,
     live_tensors,
@@ -16,7 +18,7 @@ from placewright.bounds.peak_memory import (
     nothing_fits_with_reruns,
     spread_residents,
 )
-from placewright.bounds.rematerialization import least_limit, moved_time, rematerialized_time
+from placewright.bounds.rematerialization import rematerialized_time
 from placewright.bounds.step_time import (
     common_divisor_ns,
     critical_path,

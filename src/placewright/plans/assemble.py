@@ -16,7 +16,7 @@ from placewright.plans.buffers import buffers_and_curves
 from placewright.plans.one_device import best_one_device
 from placewright.plans.record import BaselineOutcome, MemoryCurve, OneDevice, Plan
 from placewright.problem import Problem
-from placewright.problem.objective import Metrics, status_of
+from placewright.problem.objective import Metrics, Status, status_of
 from placewright.rematerialization.proofs import bound_of_reruns, floor_of_reruns, no_runs_fit, quick_floor
 from placewright.rematerialization.reruns import Move, Rerun
 from placewright.rematerialization.solve import Rematerialized, with_reruns
@@ -45,51 +45,52 @@ def assemble_plan(
     the plan's configuration beside the constraints, which the bound rests on, and the configuration of the method.
     again: what ops that run again and tensors that are moved make of it; it counts where it is better. host: where they
     may be moved to. may_run_again: whether ops may, or tensors may be moved."""
-    before = problem
     if again is None:
         floor = quick_floor(problem, host) if may_run_again else memory_floor_bytes(problem)
         shown = _Shown(problem=problem, result=result, bound=_bound(problem, result), floor_bytes=floor)
     else:
         shown = _of_several_runs(problem, result, again, host)
-    problem, result, bound = shown.problem, shown.result, shown.bound
-    timed = schedule.simulate(problem, result.solution)
+    best = best_one_device(problem, result, within)
+    return _recorded(problem, shown, solver=solver, seconds=seconds, options=options or {}, one_device=best)
+
+
+def _recorded(
+    problem: Problem, shown: _Shown, *, solver: str, seconds: float, options: Mapping[str, Any], one_device: OneDevice
+) -> Plan:
+    """What is shown, simulated once more. problem: as it was asked for, without reruns and the host's memory."""
+    whole, result, bound = shown.problem, shown.result, shown.bound
+    timed = schedule.simulate(whole, result.solution)
     buffers, curves = buffers_and_curves(timed)
-    one_device = best_one_device(before, result, within)
     return Plan(
-        graph_name=problem.graph.name,
-        graph_fingerprint=problem.graph.fingerprint,
-        num_graph_ops=len(problem.graph.ops),
-        machine=problem.machine,
-        objective=problem.objective,
-        control=problem.control,
-        memory_limits_bytes=problem.memory_limits_bytes,
+        graph_name=whole.graph.name,
+        graph_fingerprint=whole.graph.fingerprint,
+        num_graph_ops=len(whole.graph.ops),
+        machine=whole.machine,
+        objective=whole.objective,
+        control=whole.control,
+        memory_limits_bytes=whole.memory_limits_bytes,
         ops=schedule.scheduled_ops(timed),
         transfers=schedule.transfers(timed),
         buffers=buffers,
         memory_curves=curves,
         metrics=result.metrics,
-        baselines=tuple(
-            BaselineOutcome(name=baseline.method, metrics=_on(problem, baseline.metrics), seconds=baseline.seconds)
-            for baseline in result.baselines
-        ),
+        baselines=_baselines(whole, result),
         lower_bound=bound.value,
         bound_reason=bound.reason,
         memory_floor_bytes=shown.floor_bytes,
-        status=status_of(
-            result.metrics.objective_value(problem.objective), result.metrics.bytes_over_limit, bound.value
-        ),
+        status=_status(whole, result, bound),
         solver=solver,
         found_by=result.found_by,
         seed=result.seed,
         evaluations=result.evaluations,
         seconds=seconds,
         stopped_because=result.stopped_because,
-        configuration={**before.constraints.record(), **(options or {}), "method": dict(result.configuration)},
-        warnings=_warnings(problem),
+        configuration={**problem.constraints.record(), **options, "method": dict(result.configuration)},
+        warnings=_warnings(whole),
         version=VERSION,
-        time_sources=_time_sources(problem, result),
-        one_device=one_device and replace(one_device, metrics=_on(problem, one_device.metrics)),
-        input_order_memory=_input_order_memory(before, result),
+        time_sources=_time_sources(whole, result),
+        one_device=replace(one_device, metrics=_on(whole, one_device.metrics)),
+        input_order_memory=_input_order_memory(problem, result),
         reruns=shown.reruns,
         memory_floor_op=shown.floor_op,
         moves=shown.moves,
@@ -137,6 +138,17 @@ def _of_several_runs(problem: Problem, result: Result, again: Rematerialized, ho
         reruns=reruns,
         moves=moves,
     )
+
+
+def _baselines(problem: Problem, result: Result) -> tuple[BaselineOutcome, ...]:
+    return tuple(
+        BaselineOutcome(name=baseline.method, metrics=_on(problem, baseline.metrics), seconds=baseline.seconds)
+        for baseline in result.baselines
+    )
+
+
+def _status(problem: Problem, result: Result, bound: Bound) -> Status:
+    return status_of(result.metrics.objective_value(problem.objective), result.metrics.bytes_over_limit, bound.value)
 
 
 def _on(problem: Problem, metrics: Metrics) -> Metrics:

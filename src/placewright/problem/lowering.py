@@ -100,40 +100,28 @@ def lower(graph: Graph, control: str) -> Lowered:
     """Lower `graph` for one reading of control dependencies ("order", "transfer" or "signal")."""
     arrays = _Arrays(graph)
     num_ops = len(arrays.scheduled)
-    carrier = _carriers(arrays)
     touched = _touched(arrays)
-    reads = _distinct(touched[0], carrier[touched[1]], len(graph.tensors))
+    reads = _distinct(touched[0], _carriers(arrays)[touched[1]], len(graph.tensors))
     control_edges = _control_successors(arrays, touched)
     output_begin, graph_tensor = _scheduled_outputs(arrays, reads, control_edges if control == "transfer" else None)
-    producer = np.repeat(np.arange(num_ops), np.diff(output_begin))
     tensor_of = np.full(len(graph.tensors), -1)
     tensor_of[graph_tensor[graph_tensor >= 0]] = np.flatnonzero(graph_tensor >= 0)
     made = arrays.producer[reads[1]] >= 0
     inputs = reads[0][made], tensor_of[reads[1][made]]
     if control == "transfer":
-        source, target = control_edges
-        inputs = np.append(inputs[0], target), np.append(inputs[1], output_begin[source + 1].astype(np.int64) - 1)
-        control_edges = source[:0], target[:0]
-    else:
-        implied = producer[inputs[1]] * num_ops + inputs[0]
-        needed = ~np.isin(control_edges[0] * num_ops + control_edges[1], implied)
-        control_edges = control_edges[0][needed], control_edges[1][needed]
+        inputs = _with_control_tensors(inputs, control_edges, output_begin)
     residents = _resident_reads(arrays, reads)
     graph_resident = sorted_unique(residents[1])
     storage, kept = _storage(arrays, graph_tensor, tensor_of)
-    real = graph_tensor >= 0
-    transfer_bytes, copy_bytes = np.zeros((2, len(graph_tensor)), np.int64)
-    transfer_bytes[real], copy_bytes[real] = arrays.size[graph_tensor[real]], arrays.held[graph_tensor[real]]
-    own_memory = real & (storage == np.arange(len(storage)))
-    own_memory[real] &= arrays.alias[graph_tensor[real]] < 0
+    allocated_bytes, transfer_bytes, copy_bytes = _sizes(arrays, graph_tensor, storage)
     input_begin, input_list = _csr(num_ops, inputs)
-    control_begin, control_list = _csr(num_ops, control_edges)
+    control_begin, control_list = _csr(num_ops, _not_implied(control_edges, inputs, output_begin))
     resident_begin, resident_list = _csr(num_ops, (residents[0], np.searchsorted(graph_resident, residents[1])))
     return Lowered(
         graph_op=arrays.scheduled.astype(np.int32),
         graph_tensor=graph_tensor,
         output_begin=output_begin,
-        allocated_bytes=np.where(own_memory, copy_bytes, 0),
+        allocated_bytes=allocated_bytes,
         transfer_bytes=transfer_bytes,
         copy_bytes=copy_bytes,
         storage=storage,
@@ -245,6 +233,30 @@ def _storage(arrays: _Arrays, graph_tensor: Int32, tensor_of: Int64) -> tuple[In
     base = tensor_of[arrays.base[outputs]]
     kept[base[base >= 0]] = 1
     return storage, kept
+
+
+def _sizes(arrays: _Arrays, graph_tensor: Int32, storage: Int32) -> tuple[Int64, Int64, Int64]:
+    """What each scheduled tensor adds at home, what a transfer of it moves, and what its copy takes; 0 for control."""
+    real = np.flatnonzero(graph_tensor >= 0)
+    tensors = graph_tensor[real]
+    allocated, transferred, copied = np.zeros((3, len(graph_tensor)), np.int64)
+    transferred[real], copied[real] = arrays.size[tensors], arrays.held[tensors]
+    allocated[real] = np.where((storage[real] == real) & (arrays.alias[tensors] < 0), copied[real], 0)
+    return allocated, transferred, copied
+
+
+def _with_control_tensors(inputs: Pairs, control_edges: Pairs, output_begin: Int32) -> Pairs:
+    """What ops read, then the control tensor, the last output, of each op that they must follow."""
+    source, target = control_edges
+    return np.append(inputs[0], target), np.append(inputs[1], output_begin[source + 1].astype(np.int64) - 1)
+
+
+def _not_implied(control_edges: Pairs, inputs: Pairs, output_begin: Int32) -> Pairs:
+    """The control edges to ops that read nothing of the op that they must follow."""
+    (source, target), num_ops = control_edges, len(output_begin) - 1
+    producer = np.repeat(np.arange(num_ops), np.diff(output_begin))
+    needed = ~np.isin(source * num_ops + target, producer[inputs[1]] * num_ops + inputs[0])
+    return source[needed], target[needed]
 
 
 def _resident_reads(arrays: _Arrays, reads: Pairs) -> Pairs:

@@ -56,6 +56,20 @@ class DeviceProblem:
             return list(range(*self.problem.lowered.output_begin[step.item : step.item + 2].tolist()))
         return [step.item] if step.kind == _ARRIVES else []
 
+    def _read(self, step: Step) -> list[int]:
+        lowered = self.problem.lowered
+        if step.kind == _RUNS:
+            row = slice(*lowered.input_begin[step.item : step.item + 2].tolist())
+            return [tensor for tensor in lowered.inputs[row].tolist() if lowered.graph_tensor[tensor] >= 0]
+        return [step.item] if step.kind == _SENT else []
+
+    def _resident(self, step: Step) -> list[int]:
+        if step.kind != _RUNS:
+            return []
+        row = slice(*self.problem.lowered.resident_begin[step.item : step.item + 2].tolist())
+        found: list[int] = self.problem.lowered.residents[row].tolist()
+        return found
+
     def search(self, run: SearchRun, limit: int, host: HostMemory | None) -> tuple[DeviceRewrites, bool]:
         """Return the search's result for a limit, and True if the result keeps it."""
         num_steps, place_of = len(self.steps), np.flatnonzero(self.kinds == _RUNS)
@@ -157,17 +171,7 @@ class DeviceProblem:
     def _lower(self) -> Lowered:
         """Lower the steps as ops of one device, in their order."""
         lowered = self.problem.lowered
-        read: list[list[int]] = []
-        resident: list[list[int]] = []
-        for step in self.steps:
-            if step.kind == _RUNS:
-                row = slice(*lowered.input_begin[step.item : step.item + 2].tolist())
-                read.append([tensor for tensor in lowered.inputs[row].tolist() if lowered.graph_tensor[tensor] >= 0])
-                row = slice(*lowered.resident_begin[step.item : step.item + 2].tolist())
-                resident.append(lowered.residents[row].tolist())
-            else:
-                read.append([step.item] if step.kind == _SENT else [])
-                resident.append([])
+        read, resident = list(map(self._read, self.steps)), list(map(self._resident, self.steps))
         tensors, arrived, kinds = self.tensors, self.arrived, self.kinds
         place_of = np.zeros(len(lowered.graph_tensor), np.int32)
         place_of[tensors] = np.arange(len(tensors))

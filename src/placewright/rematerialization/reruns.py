@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -103,81 +104,71 @@ def rewritten(
     """
     if not reruns and not moves:
         return Rewritten(graph=graph, op_of=tuple(range(len(graph.ops))), tensor_of=tuple(range(len(graph.tensors))))
-    return _Rewriting(graph, reruns, moves, device_of or {}).done()
+    return _Rewriting(graph, _Rewrites(graph, reruns, moves, device_of or {})).done()
 
 
-class _Rewriting:
+class _Rewrites:
+    """The reruns and moves of a graph, found in it and checked.
+
+    order: ops as they first run. before: by op the reruns before its first run, each with its op and what it gives.
+    leaves, returns: by the name of a run the tensors that have left, and that begin to come back, before it. at_host:
+    weights that lie there.
+    """
+
     def __init__(
         self, graph: Graph, reruns: Sequence[Rerun], moves: Sequence[Move], device_of: Mapping[str, int]
     ) -> None:
         self.graph = graph
-        self.device_of = device_of
-        self.streamable = set(streamable(graph)) if moves else set()
-        self.op_named = {op.name: index for index, op in enumerate(graph.ops)}
+        self._device_of = device_of
+        self._streamable = set(streamable(graph)) if moves else set()
+        self._op_named = {op.name: index for index, op in enumerate(graph.ops)}
+        self._tensor_named = {tensor.name: index for index, tensor in enumerate(graph.tensors)}
+        self._op_of_run = {rerun.name: rerun.op for rerun in reruns}
         self.order = ops_in_order(graph, device_of) if device_of else range(len(graph.ops))
-        self.turn = {op: turn for turn, op in enumerate(self.order)}
-        self.tensor_named = {tensor.name: index for index, tensor in enumerate(graph.tensors)}
+        self._turn = {op: turn for turn, op in enumerate(self.order)}
         self.before: dict[int, list[tuple[Rerun, int, set[int]]]] = {}
         for rerun in reruns:
             self.before.setdefault(self._op(rerun, rerun.before), []).append(self._resolved(rerun))
-        #: Tensors that have left, and that begin to come back, before a run.
         self.leaves: dict[str, list[int]] = {}
         self.returns: dict[str, list[int]] = {}
-        #: Weights at the host, and those of them that have not come yet.
-        self.streamed: set[int] = set()
-        self.awaited: set[int] = set()
-        self.op_of_run = {rerun.name: rerun.op for rerun in reruns}
+        self.at_host: set[int] = set()
         for move in moves:
             tensor = self._moved(move)
             if move.leaves_before is None:
-                self.streamed.add(tensor)
-                self.awaited.add(tensor)
+                self.at_host.add(tensor)
             else:
                 self.leaves.setdefault(move.leaves_before, []).append(tensor)
             for name in move.returns_before:
                 self.returns.setdefault(name, []).append(tensor)
-        self.host_op: dict[int, int] = {}
-        self.number_of_return: dict[int, int] = {}
-        #: The latest run of each device.
-        self.latest: dict[int, int] = {}
-        self.ops: list[Op] = []
-        self.op_of: list[int] = []
-        self.tensors = list(graph.tensors)
-        self.tensor_of = list(range(len(graph.tensors)))
-        #: The device of the op at hand, and what stands for each tensor of the original now, for readers there.
-        self.device = 0
-        self.current = list(range(len(graph.tensors)))
-        self.current_on = {0: self.current}
-        self.number: dict[int, int] = {}
-        self.place_of: dict[int, int] = {}
-        #: Reruns, by place, that read each piece of memory since it was written last.
-        self.readers: dict[int, list[int]] = {}
+
+    def device(self, op: str) -> int:
+        return self._device_of.get(op, 0)
 
     def _op(self, rerun: Rerun, name: str) -> int:
-        if name not in self.op_named:
+        if name not in self._op_named:
             raise InputError(f"the rerun '{shown(rerun.name)}' names the op '{shown(name)}', which is not in the graph")
-        return self.op_named[name]
+        return self._op_named[name]
 
     def _resolved(self, rerun: Rerun) -> tuple[Rerun, int, set[int]]:
         op = self._op(rerun, rerun.op)
-        if self.turn[op] >= self.turn[self._op(rerun, rerun.before)]:
+        if self._turn[op] >= self._turn[self._op(rerun, rerun.before)]:
             raise InputError(f"the rerun '{shown(rerun.name)}' comes before the first run of '{shown(rerun.op)}'")
-        kept = {self.tensor_named.get(name, -1) for name in rerun.tensors}
+        kept = {self._tensor_named.get(name, -1) for name in rerun.tensors}
         if not kept or len(kept) < len(rerun.tensors) or not kept <= set(self.graph.ops[op].outputs):
             raise InputError(f"the rerun '{shown(rerun.name)}' gives something that '{shown(rerun.op)}' does not make")
         return rerun, op, kept
 
     def _moved(self, move: Move) -> int:
-        tensor = self.tensor_named.get(move.tensor, -1)
+        tensor = self._tensor_named.get(move.tensor, -1)
         if move.leaves_before is None:
-            if tensor not in self.streamable:
+            if tensor not in self._streamable:
                 raise InputError(f"a move names '{shown(move.tensor)}', which is no weight that may be at the host")
         elif tensor < 0 or self.graph.producer_of[tensor] < 0:
             raise InputError(f"a move names the tensor '{shown(move.tensor)}', which no op of the graph makes")
         if self.graph.tensors[tensor].alias_of is not None:
             raise InputError(f"a move names the tensor '{shown(move.tensor)}', which has no memory of its own")
         for name in move.runs:
-            if name not in self.op_named and name not in self.op_of_run:
+            if name not in self._op_named and name not in self._op_of_run:
                 raise InputError(f"the move of '{shown(move.tensor)}' names the op '{shown(name)}', which never runs")
         self._check_device(move, tensor)
         return tensor
@@ -185,30 +176,60 @@ class _Rewriting:
     def _check_device(self, move: Move, tensor: int) -> None:
         """What a device makes is moved by that one; weights stay where several devices run ops."""
         maker = self.graph.producer_of[tensor]
-        runs = {self._device_of(self.op_of_run.get(name, name)): name for name in move.runs}
+        runs = {self.device(self._op_of_run.get(name, name)): name for name in move.runs}
         if maker < 0:
-            if len({self.device_of[name] for name in self.op_named if name in self.device_of}) > 1:
+            if len({self._device_of[name] for name in self._op_named if name in self._device_of}) > 1:
                 raise InputError(
                     f"the weight '{shown(move.tensor)}' is at the host, which it is beside one device only"
                 )
             return
-        runs.pop(self._device_of(self.graph.ops[maker].name), None)
+        runs.pop(self.device(self.graph.ops[maker].name), None)
         for name in runs.values():
             raise InputError(
                 f"the move of '{shown(move.tensor)}' names the op '{shown(name)}', which runs on another device than "
                 f"what makes it"
             )
 
-    def _device_of(self, op: str) -> int:
-        return self.device_of.get(op, 0)
+
+@dataclass
+class _Device:
+    """What readers on a device get now for each tensor of the graph, and the latest run there, -1 before any."""
+
+    current: list[int]
+    latest: int = -1
+
+
+class _Rewriting:
+    """The ops and tensors of the graph with reruns and moves, one after the other.
+
+    here: the device of the op at hand. number: of the latest run of an op, number_of_return: of a tensor. place_of:
+    first runs, and host_op: moves to the host, by place among the new ops. awaited: weights that have not come yet.
+    readers: reruns, by place, that read each piece of memory since it was written last.
+    """
+
+    def __init__(self, graph: Graph, rewrites: _Rewrites) -> None:
+        self.graph = graph
+        self.rewrites = rewrites
+        self.ops: list[Op] = []
+        self.op_of: list[int] = []
+        self.tensors = list(graph.tensors)
+        self.tensor_of = list(range(len(graph.tensors)))
+        self.devices: defaultdict[int, _Device] = defaultdict(lambda: _Device(list(range(len(graph.tensors)))))
+        self.here = self.devices[0]
+        self.number: dict[int, int] = {}
+        self.number_of_return: dict[int, int] = {}
+        self.place_of: dict[int, int] = {}
+        self.host_op: dict[int, int] = {}
+        self.awaited = set(rewrites.at_host)
+        self.readers: dict[int, list[int]] = {}
 
     def done(self) -> Rewritten:
-        for index in self.order:
+        for index in self.rewrites.order:
             op = self.graph.ops[index]
-            for rerun, original, kept in self.before.get(index, ()):
+            for rerun, original, kept in self.rewrites.before.get(index, ()):
                 self._turn_to(rerun.op)
                 self._move_before(rerun.name)
-                self._run_again(rerun.name, original, kept)
+                self._add_again(original, kept, rerun.name)
             self._turn_to(op.name)
             self._move_before(op.name)
             inputs = op.inputs if op.kind == "view" else tuple(map(self._now, op.inputs))
@@ -225,61 +246,52 @@ class _Rewriting:
         )
 
     def _turn_to(self, op: str) -> None:
-        self.device = self._device_of(op)
-        if self.device not in self.current_on:
-            self.current_on[self.device] = list(range(len(self.graph.tensors)))
-        self.current = self.current_on[self.device]
+        self.here = self.devices[self.rewrites.device(op)]
 
     def _add(self, original: int, op: Op) -> None:
         if op.kind != "view" and op.target != HOST_TARGET:
-            self.latest[self.device] = len(self.ops)
+            self.here.latest = len(self.ops)
         self.ops.append(op)
         self.op_of.append(original)
 
     def _move_before(self, name: str) -> None:
         """What leaves before a run, then what begins to come back. The host gets only what the first run made."""
-        for tensor in self.leaves.get(name, ()):
-            own = self.graph.tensors[tensor].name
-            if tensor in self.host_op or self.current[tensor] != tensor or not self._is_made(tensor):
+        for tensor in self.rewrites.leaves.get(name, ()):
+            own, maker = self.graph.tensors[tensor].name, self.graph.producer_of[tensor]
+            if tensor in self.host_op or self.here.current[tensor] != tensor or maker not in self.place_of:
                 raise InputError(f"the tensor '{shown(own)}' leaves before it is made, or after it was made again")
             self.host_op[tensor] = len(self.ops)
             self._add(-1, _move(f"{own}@host", HOST_TARGET, inputs=(tensor,)))
             here = (self.host_op[tensor],)
             self._add(-1, _move(f"{own}@leave", LEAVE_TARGET, inputs=(tensor,), controls=here))
-        for tensor in self.returns.get(name, ()):
+        for tensor in self.rewrites.returns.get(name, ()):
             record = self.graph.tensors[tensor]
-            if tensor not in self.host_op and tensor not in self.streamed:
+            if tensor not in self.host_op and tensor not in self.rewrites.at_host:
                 raise InputError(f"the tensor '{shown(record.name)}' comes back before it has left")
             number = self.number_of_return[tensor] = self.number_of_return.get(tensor, 0) + 1
-            self.tensors.append(replace(record, name=f"{record.name}@back{number}", role="activation", is_output=False))
+            own = f"{record.name}@back{number}"
+            self.tensors.append(replace(record, name=own, role="activation", is_output=False))
             self.tensor_of.append(tensor)
-            self.current[tensor] = len(self.tensors) - 1
+            back = self.here.current[tensor] = len(self.tensors) - 1
             self.awaited.discard(tensor)
-            before = (self.host_op.get(tensor, -1), self.latest.get(self.device, -1))
+            before = (self.host_op.get(tensor, -1), self.here.latest)
             controls = tuple(dict.fromkeys(op for op in before if op >= 0))
-            back = _move(
-                f"{record.name}@back{number}",
-                HOST_TARGET,
-                inputs=(tensor,),
-                outputs=(self.current[tensor],),
-                controls=controls,
-            )
-            self._add(-1, back)
+            self._add(-1, _move(own, HOST_TARGET, inputs=(tensor,), outputs=(back,), controls=controls))
 
-    def _is_made(self, tensor: int) -> bool:
-        return self.graph.producer_of[tensor] in self.place_of
-
-    def _run_again(self, name: str, original: int, kept: set[int]) -> None:
+    def _add_again(self, original: int, kept: Collection[int], name: str | None = None) -> None:
+        """A rerun by its name, or a view made again, which has none. kept: what later readers get from it."""
         op = self.graph.ops[original]
         inputs = tuple(map(self._now, op.inputs))
         number = self.number[original] = self.number.get(original, 1) + 1
-        outputs = tuple(self._copy_of(tensor, number, None) for tensor in op.outputs)
+        shows = [self._now(self._alias_of(tensor)) if name is None else None for tensor in op.outputs]
+        outputs = tuple(self._copy_of(tensor, number, alias) for tensor, alias in zip(op.outputs, shows, strict=True))
         for tensor, copy in zip(op.outputs, outputs, strict=True):
             if tensor in kept:
-                self.current[tensor] = copy
-        for tensor in inputs:
+                self.here.current[tensor] = copy
+        for tensor in inputs if name is not None else ():
             self.readers.setdefault(self._base(tensor), []).append(len(self.ops))
         controls = tuple(self.place_of[control] for control in op.controls)
+        name = f"{op.name}@{number}" if name is None else name
         self._add(original, replace(op, name=name, inputs=inputs, outputs=outputs, controls=controls))
 
     def _now(self, tensor: int) -> int:
@@ -289,26 +301,16 @@ class _Rewriting:
             name = self.graph.tensors[tensor].name
             raise InputError(f"the weight '{shown(name)}' is read before it comes from the host")
         if op < 0 or self.graph.ops[op].kind != "view":
-            return self.current[tensor]
+            return self.here.current[tensor]
         shown_now = self._now(self._alias_of(tensor))
-        if self.tensors[self.current[tensor]].alias_of != shown_now:
-            self._view_again(op)
-        return self.current[tensor]
+        if self.tensors[self.here.current[tensor]].alias_of != shown_now:
+            self._add_again(op, self.graph.ops[op].outputs)
+        return self.here.current[tensor]
 
     def _alias_of(self, tensor: int) -> int:
         alias = self.graph.tensors[tensor].alias_of
         assert alias is not None, tensor
         return alias
-
-    def _view_again(self, original: int) -> None:
-        op = self.graph.ops[original]
-        inputs = tuple(map(self._now, op.inputs))
-        number = self.number[original] = self.number.get(original, 1) + 1
-        outputs = tuple(self._copy_of(tensor, number, self._now(self._alias_of(tensor))) for tensor in op.outputs)
-        for tensor, copy in zip(op.outputs, outputs, strict=True):
-            self.current[tensor] = copy
-        controls = tuple(self.place_of[control] for control in op.controls)
-        self._add(original, replace(op, name=f"{op.name}@{number}", inputs=inputs, outputs=outputs, controls=controls))
 
     def _copy_of(self, tensor: int, number: int, alias: int | None) -> int:
         record = self.graph.tensors[tensor]

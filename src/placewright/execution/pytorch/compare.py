@@ -67,12 +67,24 @@ def compare_run(
         )
         timed = planned.timed(parameters, tensors, max(1, steps // 4))
         peaks = _peaks(planned, alone, parameters, tensors, eager, compiled)
-    plan, single = planned.plan, alone.plan
+    return _compared(planned, alone.plan, taken, timed, peaks)
+
+
+def _compared(
+    planned: TorchStep,
+    single: Plan,
+    taken: Sequence[Sequence[int]],
+    timed: Sequence[Sequence[int]],
+    peaks: _Peaks,
+) -> RunComparison:
+    """What was measured beside what was planned. single: the plan of one device. taken: times of steps in ns, of each
+    of the ways to run one. timed: of ops, as `TorchStep.timed` returns it."""
+    plan = planned.plan
     measured, one_device, eager_one_device, eager_all, *of_compiled = (int(median(times)) for times in taken)
     ops = ops_of_run(plan, planned.program.graph, timed)
     return RunComparison(
         name=plan.graph_name,
-        steps=steps,
+        steps=len(taken[0]),
         planned_ns=plan.step_time_ns,
         measured_ns=measured,
         one_device_planned_ns=single.step_time_ns,

@@ -49,54 +49,63 @@ def link_of(handovers: Sequence[Handover]) -> Link:
 
 
 def _handover(workers: Workers, size: int) -> Handover:
-    there, back = _thread.allocate_lock(), _thread.allocate_lock()
-    there.acquire()
-    back.acquire()
-    box: list[torch.Tensor] = []
-    clock = time.perf_counter_ns
-    sent: list[int] = []
-    arrived: list[int] = []
-    read: list[int] = []
-    own: list[int] = []
-    stopped: list[bool] = []
-
-    def send() -> None:
-        tensor = torch.zeros(size // 4)
-        for number in range(_REPETITIONS):
-            _write_for(tensor, number, _APART_NS)
-            box.append(tensor)
-            sent.append(clock())
-            there.release()
-            back.acquire()
-            if stopped:
-                return
-
-    def receive() -> None:
-        mine = torch.zeros(size // 4)
-        for number in range(_REPETITIONS):
-            there.acquire()
-            arrived.append(clock())
-            if stopped:
-                return
-            read.append(_timed(clock, box.pop().sum))
-            mine.fill_(number)
-            own.append(_timed(clock, mine.sum))
-            back.release()
-
-    def stop() -> None:
-        stopped.append(True)
-        for lock in (there, back):
-            if lock.locked():
-                lock.release()
-
-    workers.run([send, receive], stop)
-    latencies = [after - before for before, after in zip(sent, arrived, strict=True)]
+    turns = _Turns(size)
+    workers.run([turns.send, turns.receive], turns.stop)
+    latencies = [after - before for before, after in zip(turns.sent, turns.arrived, strict=True)]
     return Handover(
         size_bytes=size,
         latency_ns=int(median(latencies)),
-        read_ns=int(median(read)),
-        own_read_ns=int(median(own)),
+        read_ns=int(median(turns.read)),
+        own_read_ns=int(median(turns.own)),
     )
+
+
+class _Turns:
+    """A tensor that one thread writes and another reads, in turn, and when.
+
+    sent, arrived: when it is handed over and taken, in ns. read, own: how long the receiver takes to read it, and a
+    tensor that it has written itself.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._tensor: torch.Tensor
+        self._there, self._back = _thread.allocate_lock(), _thread.allocate_lock()
+        self._there.acquire()
+        self._back.acquire()
+        self._stopped = False
+        self.sent: list[int] = []
+        self.arrived: list[int] = []
+        self.read: list[int] = []
+        self.own: list[int] = []
+
+    def send(self) -> None:
+        self._tensor = torch.zeros(self._size // 4)
+        for number in range(_REPETITIONS):
+            _write_for(self._tensor, number, _APART_NS)
+            self.sent.append(time.perf_counter_ns())
+            self._there.release()
+            self._back.acquire()
+            if self._stopped:
+                return
+
+    def receive(self) -> None:
+        mine = torch.zeros(self._size // 4)
+        for number in range(_REPETITIONS):
+            self._there.acquire()
+            self.arrived.append(time.perf_counter_ns())
+            if self._stopped:
+                return
+            self.read.append(_timed(self._tensor.sum))
+            mine.fill_(number)
+            self.own.append(_timed(mine.sum))
+            self._back.release()
+
+    def stop(self) -> None:
+        self._stopped = True
+        for lock in (self._there, self._back):
+            if lock.locked():
+                lock.release()
 
 
 def _write_for(tensor: torch.Tensor, value: int, least_ns: int) -> None:
@@ -107,7 +116,7 @@ def _write_for(tensor: torch.Tensor, value: int, least_ns: int) -> None:
             return
 
 
-def _timed(clock: Callable[[], int], call: Callable[[], object]) -> int:
-    began = clock()
+def _timed(call: Callable[[], object]) -> int:
+    began = time.perf_counter_ns()
     call()
-    return clock() - began
+    return time.perf_counter_ns() - began

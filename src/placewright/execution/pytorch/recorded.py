@@ -48,30 +48,7 @@ class Recorded:
         # What a caller in inference mode makes could not be written to outside of it.
         with torch.inference_mode(False), torch.no_grad(), self._room("a copy of its inputs"):
             self.inputs = [moved(_dense(tensor.detach()), driver.brought) for tensor in tensors]
-        failed: list[BaseException] = []
-
-        def launched() -> dict[int, Any]:
-            try:
-                return launch(self.inputs)
-            except BaseException as error:
-                failed.append(error)
-                raise
-
-        try:
-            replay, outputs = driver.recording(launched)
-        except RuntimeError as error:
-            # What ends the recording complains of its own; the reason is what came first.
-            first = failed[0] if failed else error
-            if isinstance(first, DeviceError) or not isinstance(first, Exception):
-                raise first from error
-            if out_of_memory(first):
-                raise DeviceError(
-                    f"{driver.name} has too little memory to record a step: {first_line(first)}"
-                ) from error
-            told = ", ".join([first_line(first), *getattr(first, "__notes__", ())])
-            raise InputError(f"a step cannot be recorded as a CUDA graph: {told}") from error
-        self.replay: Callable[[], None] = replay
-        self.outputs: dict[int, Any] = outputs
+        self.replay, self.outputs = _recording(driver, lambda: launch(self.inputs))
         storages = {_storage(parameter) for parameter in parameters}
         self._made = [tensor for tensor, value in self.outputs.items() if _storage(value) not in storages]
         #: Behind the latest run, on whichever stream that was.
@@ -99,6 +76,32 @@ class Recorded:
 
     def _room(self, what: str) -> AbstractContextManager[None]:
         return too_little_memory(f"{self.driver.name} has too little memory for {what}")
+
+
+def _recording(driver: Driver, launch: Callable[[], dict[int, Any]]) -> tuple[Callable[[], None], dict[int, Any]]:
+    """What replays the work that is launched, and what launching returned. Raises DeviceError where memory runs out,
+    and InputError where the work cannot be recorded."""
+    failed: list[BaseException] = []
+
+    def launched() -> dict[int, Any]:
+        try:
+            return launch()
+        except BaseException as error:
+            failed.append(error)
+            raise
+
+    try:
+        replay, outputs = driver.recording(launched)
+    except RuntimeError as error:
+        # What ends the recording complains of its own; the reason is what came first.
+        first = failed[0] if failed else error
+        if isinstance(first, DeviceError) or not isinstance(first, Exception):
+            raise first from error
+        if out_of_memory(first):
+            raise DeviceError(f"{driver.name} has too little memory to record a step: {first_line(first)}") from error
+        told = ", ".join([first_line(first), *getattr(first, "__notes__", ())])
+        raise InputError(f"a step cannot be recorded as a CUDA graph: {told}") from error
+    return replay, outputs
 
 
 def launch_beside(

@@ -52,10 +52,10 @@ def bind(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.
         raise InputError(f"{type(model).__name__} cannot be called with these arguments: {error}") from error
 
 
-def argument_names(leaves: Sequence[Any], structure: Any, taken: Collection[str]) -> list[str]:
+def argument_names(arguments: Mapping[str, Any], taken: Collection[str]) -> list[str]:
     """The names of the tensors among the arguments, in order: "input_ids", or "states.0" inside a container; followed
     by "_" where something of the module has the name."""
-    named, _ = pytree.tree_flatten_with_path(pytree.tree_unflatten(list(leaves), structure))
+    named, _ = pytree.tree_flatten_with_path(arguments)
     names = []
     for path, leaf in named:
         name = ".".join(str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", "")))) for key in path)

@@ -5,7 +5,7 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,13 +49,7 @@ def capture(trace: Joint, *, keep_draws: bool = True) -> Capture:
     check_writes(nodes)
     correct_dtypes(nodes)
     placeholders = {node.meta["desc"]: node for node in nodes if node.op == "placeholder"}
-    end = trace.graph.output_node()
-    idle = _not_from_the_loss(placeholders, nodes)
-    returned = {
-        desc: node
-        for node, desc in zip(end.args[0], end.meta["desc"], strict=True)
-        if node is not None and not (isinstance(desc, descriptors.GradAOTOutput) and node in idle)
-    }
+    returned = _returned(trace, placeholders, nodes)
     updates = {placeholders[desc.mutated_input]: node for desc, node in returned.items() if _is_update(desc)}
     gradients = {
         placeholders[desc.grad_of]: node
@@ -70,17 +64,10 @@ def capture(trace: Joint, *, keep_draws: bool = True) -> Capture:
     needed = ancestors(list(returned.values())) | set(updates)
     if keep_draws:
         needed |= ancestors(_draws(nodes))
-    sources: dict[Any, tuple[str, SourceRole]] = {
-        node: (_name_of(node, trace), _role_of(node, trace))
-        for node in nodes
-        if "val" in node.meta and node.op in ("placeholder", "get_attr")
-    }
-    # A write through `.data` shows in the trace alone.
-    sources |= {node: (_name_of(node, trace), "parameter") for node in updates if sources[node][1] == "constant"}
-    kept = {node: source for node, source in sources.items() if node in needed or source[1] == "input"}
+    sources = _sources(trace, nodes, updates)
     return Capture(
         nodes=tuple(node for node in nodes if node.op == "call_function" and node in needed),
-        sources=kept,
+        sources={node: source for node, source in sources.items() if node in needed or source[1] == "input"},
         outputs=tuple(results[: trace.num_results]),
         updates=tuple(updates.items()),
         gradients=of_parameters,
@@ -92,6 +79,28 @@ def capture(trace: Joint, *, keep_draws: bool = True) -> Capture:
         },
         warnings=tuple(_warnings(trace)),
     )
+
+
+def _returned(trace: Joint, placeholders: Mapping[Any, Any], nodes: Sequence[Any]) -> dict[Any, Any]:
+    """What the step returns, by its descriptor, without gradients of anything but the loss."""
+    end = trace.graph.output_node()
+    idle = _not_from_the_loss(placeholders, nodes)
+    return {
+        desc: node
+        for node, desc in zip(end.args[0], end.meta["desc"], strict=True)
+        if node is not None and not (isinstance(desc, descriptors.GradAOTOutput) and node in idle)
+    }
+
+
+def _sources(trace: Joint, nodes: Sequence[Any], updates: Iterable[Any]) -> dict[Any, tuple[str, SourceRole]]:
+    """Name and role of each node that is not computed."""
+    sources: dict[Any, tuple[str, SourceRole]] = {
+        node: (_name_of(node, trace), _role_of(node, trace))
+        for node in nodes
+        if "val" in node.meta and node.op in ("placeholder", "get_attr")
+    }
+    # A write through `.data` shows in the trace alone.
+    return sources | {node: (_name_of(node, trace), "parameter") for node in updates if sources[node][1] == "constant"}
 
 
 def capture_graph(graph: Any, is_parameter: Sequence[bool], labels: Mapping[str, str] | None = None) -> Capture:
@@ -166,15 +175,7 @@ def _not_from_the_loss(placeholders: Mapping[Any, Any], nodes: Sequence[Any]) ->
     seeds = {desc: node for desc, node in placeholders.items() if isinstance(desc, descriptors.TangentAOTInput)}
     of_loss = {node for desc, node in seeds.items() if isinstance(desc.output, descriptors.PlainAOTOutput)}
     others = set(seeds.values()) - of_loss
-    return _reached_from(others, nodes) - _reached_from(of_loss, nodes) if others else set()
-
-
-def _reached_from(starts: set[Any], nodes: Sequence[Any]) -> set[Any]:
-    reached = set(starts)
-    for node in nodes:
-        if not reached.isdisjoint(node.all_input_nodes):
-            reached.add(node)
-    return reached
+    return descendants(others, nodes) - descendants(of_loss, nodes) if others else set()
 
 
 def _is_update(meaning: Any) -> bool:
@@ -196,6 +197,15 @@ def ancestors(roots: Sequence[Any]) -> set[Any]:
                 seen.add(node)
                 waiting.append(node)
     return seen
+
+
+def descendants(roots: Collection[Any], nodes: Iterable[Any]) -> set[Any]:
+    """The nodes that are computed from these, with these. nodes: all, in the order of their graph."""
+    found = set(roots)
+    for node in nodes:
+        if not found.isdisjoint(node.all_input_nodes):
+            found.add(node)
+    return found
 
 
 def _role_of(node: Any, trace: Joint) -> SourceRole:

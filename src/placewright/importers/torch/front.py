@@ -47,11 +47,7 @@ def trace_joint(
     module = module_of(model)
     if isinstance(model, torch.export.ExportedProgram) and not args and not kwargs and model.example_inputs is not None:
         args, kwargs = model.example_inputs
-    bound = bind(module, args, kwargs)
-    leaves, structure = pytree.tree_flatten((bound.args, bound.kwargs))
-    held = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
-    named, its_structure = pytree.tree_flatten(dict(bound.arguments))
-    names = argument_names(named, its_structure, held)
+    leaves, structure, names = _flat_arguments(module, args, kwargs)
     minimised = (loss or loss_of) if training else None
     with (
         LOCK,
@@ -77,6 +73,16 @@ def trace_joint(
             program = torch.export.export(module, tuple(args), dict(kwargs), strict=False).module()
             return joint_of_program(program, fed, structure, names, minimised)
         return _joint(calls, module, training)
+
+
+def _flat_arguments(
+    module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[list[Any], Any, list[str]]:
+    """The leaves of positional and keyword arguments, their structure, and names of the tensors among them."""
+    bound = bind(module, args, kwargs)
+    leaves, structure = pytree.tree_flatten((bound.args, bound.kwargs))
+    held = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
+    return leaves, structure, argument_names(dict(bound.arguments), held)
 
 
 @contextlib.contextmanager

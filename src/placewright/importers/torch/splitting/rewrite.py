@@ -18,7 +18,8 @@ from torch import fx
 from placewright.importers.torch.attributes import arguments_of
 from placewright.importers.torch.marks import IN_PLACE, PART
 from placewright.importers.torch.splitting.axes import Rule
-from placewright.importers.torch.splitting.stretch import Stretch, draws_before, results_of
+from placewright.importers.torch.splitting.dependence import draws_before
+from placewright.importers.torch.splitting.stretch import Stretch, results_of
 
 _ATEN = torch.ops.aten
 #: Products with the kernels that add them to a tensor.

@@ -5,7 +5,6 @@ Imported only where torch is known to be present.
 
 from __future__ import annotations
 
-import itertools
 import operator
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +15,9 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from placewright.importers.torch.attributes import arguments_of
-from placewright.importers.torch.splitting.axes import Rule, Share, draws, rules
+from placewright.importers.torch.capture import descendants
+from placewright.importers.torch.splitting.axes import Rule, Share, rules
+from placewright.importers.torch.splitting.dependence import draws_before, linear_in, numbers_of
 
 #: What share of the bytes of a stretch is computed as a whole, so that the rest can run in parts.
 _FEW = 0.05
@@ -74,11 +75,11 @@ class _Growth:
         self.axis = axis
         self.results = set(borders.results)
         self.tangents = list(borders.tangents)
-        self.late = reached_from(self.graph, borders.tangents)
+        self.late = descendants(borders.tangents, self.graph.nodes)
         self.drawn_before = draws_before(self.graph)
         is_loss = len(borders.tangents) == 1 and all(node.meta["val"].numel() == 1 for node in borders.tangents)
         self.linear = linear_in(self.graph, borders.tangents) if is_loss else set()
-        self.chain = _numbers_of(self.graph, borders.tangents, self.late, self.linear)
+        self.chain = numbers_of(self.graph, borders.tangents, self.late, self.linear)
         self.ops: dict[fx.Node, Rule] = {}
         self.shares: dict[fx.Node, int | Share] = {}
         #: Along which axis what comes from outside is divided.
@@ -160,7 +161,7 @@ class _Growth:
                     changed |= self._add(node)
 
     def _between(self) -> set[fx.Node]:
-        after = reached_from(self.graph, set(self.shares))
+        after = descendants(set(self.shares), self.graph.nodes)
         before = set(self.shares)
         for node in reversed(self.graph.nodes):
             if node not in before and any(user in before for user in node.users):
@@ -257,139 +258,7 @@ class _Growth:
         if self.late.isdisjoint(self.shares):
             return False
         first = set(self.shares) - self.late
-        return not self.results.isdisjoint(reached_from(self.graph, first))
-
-
-def _numbers_of(
-    graph: fx.Graph, tangents: Collection[fx.Node], late: Collection[fx.Node], linear: Collection[fx.Node]
-) -> set[fx.Node]:
-    """Single numbers, and what shows them, that are linear in the gradient of a loss and depend on little else."""
-    found = set(tangents)
-    for node in graph.nodes:
-        if node not in linear or node in found or not isinstance(node.meta.get("val"), torch.Tensor):
-            continue
-        is_small = node.meta["val"].numel() == 1 or getattr(node.target, "is_view", False)
-        if is_small and all(source in found or source not in late for source in node.all_input_nodes):
-            found.add(node)
-    return found
-
-
-def draws_before(graph: fx.Graph) -> dict[fx.Node, fx.Node]:
-    """For each draw of random numbers the one before it: other numbers are drawn in another order."""
-    return {later: earlier for earlier, later in itertools.pairwise(filter(draws, graph.nodes))}
-
-
-def reached_from(graph: fx.Graph, starts: Collection[fx.Node]) -> set[fx.Node]:
-    """Nodes that are computed from these, with these."""
-    found = set(starts)
-    for node in graph.nodes:
-        if node not in found and any(source in found for source in node.all_input_nodes):
-            found.add(node)
-    return found
-
-
-#: Ops whose result is linear in each of these arguments, while the others do not change.
-_FACTORS = {
-    "mul.Tensor": ("self", "other"),
-    "mul.Scalar": ("self",),
-    "div.Tensor": ("self",),
-    "div.Scalar": ("self",),
-    "mm.default": ("self", "mat2"),
-    "bmm.default": ("self", "mat2"),
-    "sum.default": ("self",),
-    "sum.dim_IntList": ("self",),
-    "mean.dim": ("self",),
-    "neg.default": ("self",),
-    "clone.default": ("self",),
-    "_to_copy.default": ("self",),
-    "alias.default": ("self",),
-    "detach.default": ("self",),
-    "expand.default": ("self",),
-    "_unsafe_view.default": ("self",),
-    "reshape.default": ("self",),
-    "index_select.default": ("self",),
-    "flip.default": ("self",),
-    "roll.default": ("self",),
-    "pixel_shuffle.default": ("self",),
-    "pixel_unshuffle.default": ("self",),
-    "native_dropout_backward.default": ("grad_output",),
-    "_softmax_backward_data.default": ("grad_output",),
-    "_log_softmax_backward_data.default": ("grad_output",),
-}
-#: In float16 gradients for a gradient of 1 may be too small, where those for the scaled one are not.
-_LINEAR_DTYPES = (torch.bfloat16, torch.float32, torch.float64)
-#: Ops that are linear in all of these arguments together.
-_TERMS = {
-    "add.Tensor": ("self", "other"),
-    "sub.Tensor": ("self", "other"),
-    "cat.default": ("tensors",),
-    "stack.default": ("tensors",),
-}
-
-
-def linear_in(graph: fx.Graph, starts: Collection[fx.Node]) -> set[fx.Node]:
-    """Nodes that are linear functions of these: twice the values give twice the results."""
-    found = set(starts)
-    reached = reached_from(graph, starts)
-    for node in graph.nodes:
-        if node in found or node not in reached or node.op != "call_function":
-            continue
-        if node.target is operator.getitem:
-            if node.args[0] in found:
-                found.add(node)
-        elif isinstance(node.target, torch._ops.OpOverload) and _is_linear(node, reached, found):
-            found.add(node)
-    return found
-
-
-def _is_linear(node: fx.Node, reached: Collection[fx.Node], linear: Collection[fx.Node]) -> bool:
-    name = node.target.__name__
-    if name == "view.dtype" or not all(each.dtype in _LINEAR_DTYPES for each in _made(node)):
-        return False
-    depends = {
-        argument: leaves
-        for argument, value in arguments_of(node).items()
-        if (leaves := [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, fx.Node)])
-        and any(leaf in reached for leaf in leaves)
-    }
-    if not all(leaf in linear for leaves in depends.values() for leaf in leaves):
-        return False
-    arguments = arguments_of(node)
-    if name in _TERMS:
-        values = [leaf for each in _TERMS[name] for leaf in pytree.tree_leaves(arguments[each])]
-        return all(value in linear for value in values if isinstance(value, fx.Node)) and all(
-            isinstance(value, fx.Node) for value in values
-        )
-    if name == "where.self":
-        return "condition" not in depends and all(
-            arguments[each] in linear or _is_zero(arguments[each]) for each in ("self", "other")
-        )
-    if name in ("masked_fill.Scalar", "constant_pad_nd.default"):
-        return set(depends) == {"self"} and arguments["value"] == 0
-    if len(depends) != 1:
-        return False
-    (argument,) = depends
-    if name in _FACTORS:
-        return argument in _FACTORS[name]
-    first = node.target._schema.arguments[0].name
-    is_gradient = argument in ("grad_output", "grad_out", "grad", "out_grad") or (argument == first and "grad" in first)
-    if name.partition(".")[0].endswith("_backward"):
-        return is_gradient
-    return bool(node.target.is_view) and argument == first
-
-
-def _made(node: fx.Node) -> list[torch.Tensor]:
-    return [each for each in pytree.tree_leaves(node.meta["val"]) if isinstance(each, torch.Tensor)]
-
-
-def _is_zero(value: Any) -> bool:
-    """Whether an argument is made of zeros."""
-    if not isinstance(value, fx.Node):
-        return bool(value == 0)
-    target = getattr(value.target, "__name__", "")
-    if target in ("full.default", "full_like.default", "scalar_tensor.default"):
-        return bool(value.args[0 if target.startswith("scalar") else 1] == 0)
-    return target in ("zeros.default", "zeros_like.default")
+        return not self.results.isdisjoint(descendants(first, self.graph.nodes))
 
 
 def call_of(node: fx.Node) -> fx.Node:
