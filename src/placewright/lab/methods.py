@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -114,52 +114,14 @@ def _placer_with(placer: Gdp, policy: Policy) -> Method | None:
     return placer.with_policy(policy) if isinstance(policy, GdpPolicy) else None
 
 
-def _entries() -> Iterator[MethodEntry]:
-    """In the order in which they are listed."""
-    yield _peer(Brkga(), "REGAL's genetic algorithm over its paper's decoder")
-    yield _peer(TUNED_BRKGA, "the same with settings tuned on synthetic graphs")
-    yield _peer(BRKGA_BETAS, "the same with a Beta distribution for each part of the chromosome")
-    for brkga in BRKGA_BY_DECODER:
-        yield _peer(brkga, _DECODERS[brkga.name])
-    for guided in GUIDED.values():
-        yield MethodEntry(
-            method=guided,
-            kind="guided",
-            summary=_GUIDED[guided.name],
-            needs="a policy; one is shipped for two devices",
-            default_evaluations=_guided_evaluations,
-            with_policy=partial(_guided_by, guided),
-        )
-    yield _peer(RandomSplits(), "BRKGA that begins with smooth random splits: what a policy has to beat")
-    yield _peer(RANDOM_SPLITS_LAZY, "the same with transfers right before use")
-    for placer in PLACERS.values():
-        yield _placer(placer, _PLACERS[placer.name])
-    yield _peer(MemoryTopo(), "Baechi's balanced memory in topological order (Jeon et al. 2020)")
-    yield _peer(MemoryEtf(), "Baechi's earliest task first within memory (Jeon et al. 2020)")
-    yield _peer(MemorySct(), "Baechi's small communication times within memory (Jeon et al. 2020)", "the extra levels")
-    yield _peer(GP_DFS, "graph partitioning, then depth first: REGAL's stand-in for XLA")
-    yield _peer(METIS_DFS, "the same with METIS", "the extra metis")
-    yield _peer(LocalSearch(), "REGAL's local search")
-    yield _peer(STRONG_LOCAL_SEARCH, "the same with the best settings found on synthetic graphs")
-    yield _peer(Annealing(), "simulated annealing of BRKGA's keys")
-    yield _peer(RandomSearch(), "random keys")
-    yield _peer(LayerWise(), "whole layers by hand, as learned placers are compared with (Mirhoseini et al. 2017)")
-    for control, summary in (
-        (RandomPlacement(), "random placements of the groups that learned placers place"),
-        (EvolvedPlacement(), "REGAL's genetic algorithm over such placements alone (Paliwal et al. 2020)"),
-        (AnnealedPlacement(), "simulated annealing of such placements (Jia et al. 2019)"),
-    ):
-        yield _placer(control, summary)
-    yield _peer(CpSat(), "constraint programming over the whole problem, for small graphs", "the extra cp")
-    yield _peer(CP_SAT_COLD, "the same without a warm start", "the extra cp")
-    yield _peer(CpWindows(), "constraint programming over one window of the schedule after another", "the extra cp")
-    yield MethodEntry(
-        method=Placer(),
+def _guided(method: Regal, summary: str) -> MethodEntry:
+    return MethodEntry(
+        method=method,
         kind="guided",
-        summary="the devices that a policy of one's own chooses (docs/lab/own-policies.md)",
-        needs="a policy, by --policy",
-        with_policy=lambda policy: Placer(policy=policy),
-        needs_policy=True,
+        summary=summary,
+        needs="a policy; one is shipped for two devices",
+        default_evaluations=_guided_evaluations,
+        with_policy=partial(_guided_by, method),
     )
 
 
@@ -191,4 +153,38 @@ def _peer(method: Method, summary: str, needs: str = "") -> MethodEntry:
     return MethodEntry(method=method, kind="peer", summary=summary, needs=needs)
 
 
-ENTRIES = tuple(_entries())
+#: In the order in which they are listed.
+ENTRIES: tuple[MethodEntry, ...] = (
+    _peer(Brkga(), "REGAL's genetic algorithm over its paper's decoder"),
+    _peer(TUNED_BRKGA, "the same with settings tuned on synthetic graphs"),
+    _peer(BRKGA_BETAS, "the same with a Beta distribution for each part of the chromosome"),
+    *(_peer(brkga, _DECODERS[brkga.name]) for brkga in BRKGA_BY_DECODER),
+    *(_guided(method, _GUIDED[method.name]) for method in GUIDED.values()),
+    _peer(RandomSplits(), "BRKGA that begins with smooth random splits: what a policy has to beat"),
+    _peer(RANDOM_SPLITS_LAZY, "the same with transfers right before use"),
+    *(_placer(placer, _PLACERS[placer.name]) for placer in PLACERS.values()),
+    _peer(MemoryTopo(), "Baechi's balanced memory in topological order (Jeon et al. 2020)"),
+    _peer(MemoryEtf(), "Baechi's earliest task first within memory (Jeon et al. 2020)"),
+    _peer(MemorySct(), "Baechi's small communication times within memory (Jeon et al. 2020)", "the extra levels"),
+    _peer(GP_DFS, "graph partitioning, then depth first: REGAL's stand-in for XLA"),
+    _peer(METIS_DFS, "the same with METIS", "the extra metis"),
+    _peer(LocalSearch(), "REGAL's local search"),
+    _peer(STRONG_LOCAL_SEARCH, "the same with the best settings found on synthetic graphs"),
+    _peer(Annealing(), "simulated annealing of BRKGA's keys"),
+    _peer(RandomSearch(), "random keys"),
+    _peer(LayerWise(), "whole layers by hand, as learned placers are compared with (Mirhoseini et al. 2017)"),
+    _placer(RandomPlacement(), "random placements of the groups that learned placers place"),
+    _placer(EvolvedPlacement(), "REGAL's genetic algorithm over such placements alone (Paliwal et al. 2020)"),
+    _placer(AnnealedPlacement(), "simulated annealing of such placements (Jia et al. 2019)"),
+    _peer(CpSat(), "constraint programming over the whole problem, for small graphs", "the extra cp"),
+    _peer(CP_SAT_COLD, "the same without a warm start", "the extra cp"),
+    _peer(CpWindows(), "constraint programming over one window of the schedule after another", "the extra cp"),
+    MethodEntry(
+        method=Placer(),
+        kind="guided",
+        summary="the devices that a policy of one's own chooses (docs/lab/own-policies.md)",
+        needs="a policy, by --policy",
+        with_policy=lambda policy: Placer(policy=policy),
+        needs_policy=True,
+    ),
+)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from placewright.lab.datasets.problem_set import spread
+from placewright.lab.datasets.problem_set import ProblemSet, spread
 from placewright.lab.learning.checkpoint import Checkpoint
 from placewright.lab.learning.decisions import mean_decisions
 from placewright.lab.learning.gain import DrawnRewards
 from placewright.lab.learning.protocols import GradientEstimate
 from placewright.lab.learning.records import Records
-from placewright.lab.learning.training import TrainingConfiguration
+from placewright.lab.learning.training import Split, TrainingConfiguration
 from placewright.lab.learning.training_state import TrainingState, deciding_settings
 from placewright.lab.learning.verdict import reason_to_stop, what_was_learned
 from placewright.lab.learning.workers import RolloutTask, Workers, graphs_of, problem_sets_of
@@ -75,16 +75,8 @@ def _train(
 ) -> Path:
     problem_sets = problem_sets_of(folder, configuration)
     graphs, unseen = (graphs_of(problems, configuration) for problems in problem_sets.values())
-    digests = [problems.graphs.digest for problems in problem_sets.values()]
-    checkpoint = Checkpoint(out / "checkpoint.pt", deciding_settings(configuration, seed, digests))
-    state = TrainingState(configuration, seed)
-    drawn = DrawnRewards(configuration.imitation_steps, configuration.steps, problem_sets["train"].copies)
-
-    def restore(kept: dict[str, Any]) -> None:
-        state.restore(kept)
-        drawn.restore(kept["drawn"])
-
-    checkpoint.read(restore)
+    training = _Training(out / "checkpoint.pt", configuration, seed, problem_sets)
+    state = training.state
     if not (out / BEST).exists():
         state.best = None
     chosen = [unseen[index] for index in spread(len(unseen), configuration.validation_graphs)]
@@ -97,36 +89,67 @@ def _train(
             if state.is_best(improvement):
                 write_policy(_policy(state, name, configuration, seed), out / BEST)
 
-        estimates: list[GradientEstimate] = []
-        norms: list[float] = []
-        stopped = reason_to_stop(records.lines)
-        if stopped is not None and on_progress is not None:
-            on_progress(TrainingProgress(step=state.step, reward=None, best=state.best, stopped=stopped))
-        while state.step < configuration.steps and stopped is None:
-            tasks = tasks_of(configuration, seed, state.step, graphs)
-            found, norm = _step(state, workers, tasks, configuration.passes)
-            drawn.add(state.step - 1, [task.graph for task in tasks], [each.rewards for each in found])
-            estimates += found
-            norms.append(norm)
-            facts = {**summary(estimates), "gradient_norm": float(np.mean(norms))}
-            if state.step % configuration.validation_interval == 0:
-                validate()
-            if state.step % configuration.checkpoint_interval == 0 or state.step == configuration.steps:
-                records.add(state.step, facts)
-                checkpoint.write({**state.state(), "drawn": drawn.state()})
-                estimates.clear()
-                norms.clear()
-                stopped = reason_to_stop(records.lines)
+        stopped = None
+        for progress in _steps(training, graphs, workers, records, validate):
+            stopped = progress.stopped
             if on_progress is not None:
-                reward = facts.get("reward")
-                on_progress(TrainingProgress(step=state.step, reward=reward, best=state.best, stopped=stopped))
+                on_progress(progress)
         if state.best is None:
             validate()
-            checkpoint.write({**state.state(), "drawn": drawn.state()})
+            training.save()
         best = read_policy(out / BEST)
-        learned = what_was_learned(records.lines, stopped, best.record["step"], drawn.gain())
+        learned = what_was_learned(records.lines, stopped, best.record["step"], training.drawn.gain())
         write_policy(replace(best, record={**best.record, "learned": learned}), out / BEST)  # type: ignore[type-var]
     return out / BEST
+
+
+class _Training:
+    """The state of a training and the rewards that it drew, as its checkpoint has them if there is one."""
+
+    def __init__(
+        self, path: Path, configuration: TrainingConfiguration, seed: int, problem_sets: Mapping[Split, ProblemSet]
+    ) -> None:
+        self.configuration, self.seed = configuration, seed
+        self.state = TrainingState(configuration, seed)
+        self.drawn = DrawnRewards(configuration.imitation_steps, configuration.steps, problem_sets["train"].copies)
+        digests = [problems.graphs.digest for problems in problem_sets.values()]
+        self._checkpoint = Checkpoint(path, deciding_settings(configuration, seed, digests))
+        self._checkpoint.read(self._restore)
+
+    def _restore(self, kept: dict[str, Any]) -> None:
+        self.state.restore(kept)
+        self.drawn.restore(kept["drawn"])
+
+    def save(self) -> None:
+        self._checkpoint.write({**self.state.state(), "drawn": self.drawn.state()})
+
+
+def _steps(
+    training: _Training, graphs: Sequence[int], workers: Workers, records: Records, validate: Callable[[], None]
+) -> Iterator[TrainingProgress]:
+    """Takes all steps that are left, with validations, records and checkpoints between them."""
+    configuration, state = training.configuration, training.state
+    estimates: list[GradientEstimate] = []
+    norms: list[float] = []
+    stopped = reason_to_stop(records.lines)
+    if stopped is not None:
+        yield TrainingProgress(step=state.step, reward=None, best=state.best, stopped=stopped)
+    while state.step < configuration.steps and stopped is None:
+        tasks = tasks_of(configuration, training.seed, state.step, graphs)
+        found, norm = _step(state, workers, tasks, configuration.passes)
+        training.drawn.add(state.step - 1, [task.graph for task in tasks], [each.rewards for each in found])
+        estimates += found
+        norms.append(norm)
+        facts = {**summary(estimates), "gradient_norm": float(np.mean(norms))}
+        if state.step % configuration.validation_interval == 0:
+            validate()
+        if state.step % configuration.checkpoint_interval == 0 or state.step == configuration.steps:
+            records.add(state.step, facts)
+            training.save()
+            estimates.clear()
+            norms.clear()
+            stopped = reason_to_stop(records.lines)
+        yield TrainingProgress(step=state.step, reward=facts.get("reward"), best=state.best, stopped=stopped)
 
 
 def _step(
