@@ -28,10 +28,12 @@ objective = "{objective}"
 control = "{control}"
 """
 
+WAYS = ["--ways", "one", "two", "half", "spliced", "again", "--out", "OUT/rows.jsonl"]
 #: What makes a script tiny: words in capitals are the files of the fixture, OUT is a folder for what it writes.
 TINY = {
     "action_figures": ["SUITE", "runtime-synthetic-lazy", "OUT", "--take", "1"],
     "against": ["INSTALLED", "--ops", "40", "--rounds", "1"],
+    "annealing_ways": ["--set", "GRAPHS", "--evaluations", "200", "--machines", "2xv100-32g/pcie3", *WAYS],
     "auto_oracles": ["OUT", "--suites", "SUITE", "--seconds", "0.02", "--seeds", "2"],
     "bounds": ["GRAPHS", "2xideal/free", "step-time", "order", "--every", "2"],
     "default_budget": ["--graphs", "GRAPHS"],
