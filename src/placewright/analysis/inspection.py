@@ -47,7 +47,7 @@ class KindSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryFit:
-    """Whether one device can hold the whole step.
+    """A verdict on whether one device can hold the whole step.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class MemoryFit:
     missing_bytes
         At least this much is missing for certain; 0 unless the verdict is "no".
     in_machine
-        Whether it is a device of the machine, not only a known one.
+        True if it is a device of the machine, not only a known one.
     work_ns
         Sum of op times there; None unless it is a device of the machine.
     """
@@ -75,12 +75,12 @@ class MemoryFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphInput:
-    """What the graph is fed.
+    """A tensor that the graph is fed.
 
     Attributes
     ----------
     name
-        Of the tensor.
+        Name of the tensor.
     shape, dtype
         None where the graph does not say.
     """
@@ -92,24 +92,24 @@ class GraphInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What a graph is and what it asks of a machine.
+    """A summary of a graph and of its demands on a machine.
 
-    The longer of work and launches over the longer of critical path and launches is the most that the machine, with
-    more devices like the one whose times are shown, could gain.
+    The longer of work and launches, divided by the longer of critical path and launches, is the largest speedup that
+    the machine could gain with more devices like the one whose times are shown.
 
     Attributes
     ----------
     name, fingerprint
-        Of the graph.
+        Those of the graph.
     machine
         Name of the machine.
     device_kind
-        Of the device whose times are shown, named as in `fits`: among those of the machine on which the step may fit,
-        or among all where it fits on none, the one on which all ops together take least.
+        Kind of the device whose times are shown, named as in `fits`. It is the one on which all ops together take
+        least, among the machine's devices on which the step may fit, or among all where it fits on none.
     description
-        What the graph is, from its metadata.
+        The graph's origin, from its metadata.
     inputs
-        What it is fed, in the order of its ops.
+        The tensors it is fed, in the order of its ops.
     num_ops
         All ops.
     num_scheduled_ops
@@ -121,13 +121,13 @@ class Inspection:
     parameter_bytes, constant_bytes, activation_bytes, output_bytes
         Sums over tensors that own their memory.
     gradient_bytes
-        Of the activations, what the optimizer reads.
+        Activations that the optimizer reads.
     optimizer_bytes
-        What the optimizer keeps beside the parameters.
+        What the optimizer keeps besides the parameters.
     flops, bytes_moved
         Sums over ops.
     kinds
-        By time, longest first.
+        Sums over the ops of each kind; sorted by time, longest first.
     work_ns
         Sum of op times on the device whose times are shown.
     launch_ns
@@ -145,7 +145,7 @@ class Inspection:
     without_formula
         Names of ops whose FLOPs are unknown.
     warnings
-        Of the importer and the cost model.
+        Those of the importer and the cost model.
     time_sources
         Where the times that are shown come from.
     basis
@@ -236,14 +236,14 @@ def inspect_graph(graph: Graph, machine: Machine, *, measured: Path | None = Non
 
 
 def _timed_device(problem: Problem, peak: int, bound: int) -> int:
-    """The device whose times are shown: a time of one that cannot hold the step would be one that nobody sees."""
+    """The device whose times are shown: the one with the least work, if possible among those that may hold the step."""
     work = problem.time_ns.sum(axis=0).tolist()
     too_small = [_verdict(device.memory_bytes, peak, bound) == "no" for device in problem.machine.devices]
     return min(range(len(work)), key=lambda device: (too_small[device], work[device], device))
 
 
 def _parameters(graph: Graph) -> tuple[list[Tensor], list[Tensor]]:
-    """Those of the model, and those that nothing but the optimizer reads: its own."""
+    """The model's parameters, and those that only the optimizer reads: its own."""
     readers: defaultdict[int, set[bool]] = defaultdict(set)
     for op in graph.ops:
         for tensor in op.inputs:
@@ -277,7 +277,7 @@ def graph_inputs(graph: Graph) -> tuple[GraphInput, ...]:
 
 
 def describe_metadata(metadata: Mapping[str, object]) -> str:
-    """What is known of a graph's origin: "torch, training, adam"; numbers and texts only."""
+    """The known facts about a graph's origin: "torch, training, adam"; numbers and texts only."""
     known = [str(metadata[key]) for key in _DESCRIPTIVE if metadata.get(key) and isinstance(metadata[key], str)]
     if isinstance(size := metadata.get("batch_size", metadata.get("batch")), int):
         known.append(f"batch size {size:,}")
@@ -293,7 +293,7 @@ def _launch_ns(problem: Problem, device: int) -> int:
 
 
 def _kinds(graph: Graph, flops: Numbers, bytes_moved: Numbers, time_ns: Numbers) -> tuple[KindSummary, ...]:
-    """By time, longest first. Each int64 [num_ops]."""
+    """The summary of each kind, by time, longest first. flops, bytes_moved, time_ns: int64 [num_ops]."""
     members: defaultdict[str, list[int]] = defaultdict(list)
     for index, op in enumerate(graph.ops):
         members[op.kind].append(index)
@@ -329,8 +329,8 @@ def _on_one_device(problem: Problem) -> tuple[int, int]:
 
 
 def _labels(problem: Problem) -> list[str]:
-    """What each device is called: its kind, or its name where devices of its kind differ in more than that or in their
-    measured times."""
+    """The label of each device: its kind, or its name where devices of its kind differ in more than their names, or in
+    the sum of op times."""
     machine, work = problem.machine, problem.time_ns.sum(axis=0).tolist()
     sorts: defaultdict[str, list[tuple[Device, int]]] = defaultdict(list)
     for device, time_ns in zip(machine.devices, work, strict=True):
@@ -349,7 +349,7 @@ def _fits(problem: Problem, peak: int, bound: int) -> tuple[MemoryFit, ...]:
     known = sorted((p.device for p in list_presets() if p.device.memory_bytes), key=lambda d: d.memory_bytes or 0)
     held = {round((size or 0) / 2**30) for size in sizes.values()}
     for device in known:
-        # Of those sold as of one size the drivers report one or two hundredths more or less.
+        # Drivers report one or two hundredths more or less for devices that are sold as the same size.
         if device.kind not in sizes and (size := round((device.memory_bytes or 0) / 2**30)) not in held:
             sizes[device.kind] = device.memory_bytes
             held.add(size)

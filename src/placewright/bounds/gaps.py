@@ -1,4 +1,4 @@
-"""Between which readers of an op's results it can run again."""
+"""The readers of an op's results between which it can run again."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from placewright.bounds.needed import Needed
 from placewright.bounds.precedence import COLUMNS
 from placewright.problem.pieces import Ints
 
-#: How many readers of what an op makes are told apart, one after the other.
+#: The most successive readers of an op's results that are distinguished.
 _MAX_CHAIN = 12
-#: A run has the number of its op, times this, and that of its gap.
+#: The number of a run is that of its op, times this, plus that of its gap.
 NUM_GAPS = _MAX_CHAIN + 1
 
 
 class Gaps:
-    """Of the readers of all that an op makes some come one after the other. What is gone at a moment is made again
-    after the latest of them that came before it, and before the first behind it that reads it: in one of the gaps
-    between. Who makes it again in different gaps does so in different runs.
+    """The gaps between successive readers of an op's results, in which the op can run again.
 
-    chain: those readers, -1 behind the last. int64 [makers, NUM_GAPS]. first: the gap of a moment, int8 [makers,
-    moments]. end: behind the last gap in which a piece can be made again, int8 [pieces, moments].
+    Some readers of an op's results come one after the other. A piece that is dropped at a moment is made again in one
+    of the gaps between them: after the latest of them that came before the moment, and before the first one after it
+    that reads the piece. Pieces that are made again in different gaps take different runs.
+
+    chain: those readers, -1 after the last. int64 [makers, NUM_GAPS]. first: the gap of a moment, int8 [makers,
+    moments]. end: one past the last gap in which a piece can be made again, int8 [pieces, moments].
     """
 
     def __init__(self, needed: Needed) -> None:
@@ -40,7 +42,7 @@ class Gaps:
             self.end[is_read] = np.where(needed.after[own[is_read]], number, self.end[is_read])
 
     def _chains(self, num_makers: int) -> Ints:
-        """Per maker readers of what it makes that come one after the other in every order with a moment between."""
+        """Per maker, readers of its results that come one after the other in every order, with a moment between."""
         needed, num_ops = self.needed, self.needed.memory.num_ops
         reader, of = needed.memory.readers(needed.pieces)
         of, reader = np.divmod(np.unique(self.of_maker[of] * num_ops + reader), num_ops)
@@ -62,7 +64,7 @@ class Gaps:
     def makings(self, place: Ints, row: Ints, end: NDArray[np.integer]) -> tuple[Ints, Ints]:
         """Pairs of a node, by its place in the arguments, and a run that would make it again.
 
-        A node is a piece at a moment: place, row. end: behind the last gap in which it can be made again.
+        A node is a piece at a moment: place, row. end: one past the last gap in which it can be made again.
         """
         first, maker = self.first[self.of_maker[place], row], self.needed.memory.maker[self.needed.pieces[place]]
         inside = [np.flatnonzero((first <= gap) & (gap < end)) for gap in range(NUM_GAPS)]
@@ -70,7 +72,7 @@ class Gaps:
         return np.concatenate(inside), np.concatenate(runs)
 
     def ends_before(self, before: Ints, place: Ints) -> Ints:
-        """Per piece behind the last gap in which it can be made again so that it is before the op given."""
+        """Per piece, one past the last gap in which it can be made again before the given op."""
         memory, chain = self.needed.memory, self.chain[self.of_maker[place]]
         ends: Ints = (chain >= 0).sum(axis=1) + 1
         ops = np.unique(before[before < memory.num_ops])

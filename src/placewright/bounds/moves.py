@@ -17,18 +17,19 @@ from placewright.problem.streaming import streamable
 
 Floats = NDArray[np.float64]
 
-#: Of an interval around a least point, each to an eighth: further than the digits of a number go.
+#: Narrowings of an interval around a minimum, each to an eighth: beyond the precision of a float.
 _NARROWINGS = 20
 
 
 def moved_time(problem: Problem, host: HostMemory) -> Bound:
-    """The step time below which no plan that keeps the limit gets where tensors may be moved to the host, too.
+    """A step time that no plan within the limit can beat when tensors may be moved to the host, too.
 
-    problem: of one device. What is over the limit at an op k if all is held is gone then: moved there before and back
-    after it, or made again after it. So the step takes no less than what comes before k, or moving there, and what
-    comes after k and is made again, or moving back; and all ops. A weight that is gone then comes at least once, before
-    or after k. The cheapest parts that are made again are a knapsack, of which fractions count; how much is moved is
-    chosen for the best (docs/algorithms.md).
+    problem: of one device. The bytes that would be over the limit at an op k if all were held are absent then: moved
+    to the host before k and back after it, or made again after it. So the step takes at least the ops before k or the
+    moves there, whichever is longer, plus the ops after k and those that run again, or the moves back; and at least
+    all ops and those that run again. A weight that is absent then comes at least once, before or after k. Choosing the
+    cheapest pieces to make again is a fractional knapsack; the amount moved is the one with the least time
+    (docs/algorithms.md).
     """
     memory = OrderedPieces(problem, weights=streamable(problem.graph))
     best = int(memory.time_ns.sum())
@@ -41,7 +42,7 @@ def moved_time(problem: Problem, host: HostMemory) -> Bound:
 
 
 def _least_time(needed: Needed, moment: int, host: HostMemory) -> int:
-    """What a step takes at least by what is over the limit at a moment."""
+    """The least time of a step, given what is over the limit at a moment."""
     memory, over, is_needed = needed.memory, int(needed.excess[moment]), needed.is_needed[:, moment]
     total = int(memory.time_ns.sum())
     before, after = (int(memory.time_ns @ ops[:, moment]) for ops in (needed.before, needed.after))
@@ -54,7 +55,7 @@ def _least_time(needed: Needed, moment: int, host: HostMemory) -> int:
     there, back = (link.inverse_bandwidth / 2**32 for (link,) in (host.there, host.back))
 
     def least(away: Floats) -> Floats:
-        """By bytes that are at the host at the moment."""
+        """The least time of a step for each number of bytes that are at the host at the moment."""
         again_ns = np.interp(over - away, made, takes)
         # Weights first: they need not be moved there.
         moved = np.interp(np.maximum(0, away - at_host), *of_moved)
@@ -76,7 +77,7 @@ def _least_time(needed: Needed, moment: int, host: HostMemory) -> int:
 
 
 def _least_value(convex: Callable[[Floats], Floats], points: Floats) -> float:
-    """Of a convex function between the first and the last of points: it lies between the neighbours of the best."""
+    """The minimum of a convex function from the first to the last point: it lies between the neighbours of the best."""
     low, high = _around_least(convex, points)
     for _ in range(_NARROWINGS):
         low, high = _around_least(convex, np.linspace(low, high, 17))
@@ -89,17 +90,17 @@ def _around_least(convex: Callable[[Floats], Floats], points: Floats) -> tuple[f
 
 
 def _made_again(memory: OrderedPieces, pieces: Ints) -> tuple[Floats, Floats]:
-    """By bytes of pieces that are made again, what that takes at least."""
+    """The least time to make pieces again, as corners of a curve: bytes made, time."""
     makers, of = np.unique(memory.maker[pieces], return_inverse=True)
     return _cheapest_first(np.bincount(of, weights=memory.bytes[pieces]), memory.time_ns[makers])
 
 
 def _carried(memory: OrderedPieces, pieces: Ints) -> tuple[Floats, Floats]:
-    """By bytes of pieces that are freed on the device, the bytes that links carry for it at least."""
+    """The fewest bytes that links carry to free pieces on the device, as corners of a curve: bytes freed, carried."""
     return _cheapest_first(memory.bytes[pieces], memory.problem.lowered.transfer_bytes[pieces])
 
 
 def _cheapest_first(sizes: Ints | Floats, costs: Ints) -> tuple[Floats, Floats]:
-    """Sums of sizes and of costs, of what costs least by size first."""
+    """Cumulative sizes and costs, in ascending order of cost per size."""
     in_turn = np.argsort(costs / np.maximum(sizes, 1), kind="stable")
     return np.append(0.0, np.cumsum(sizes[in_turn])), np.append(0.0, np.cumsum(costs[in_turn]))

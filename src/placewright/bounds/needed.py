@@ -1,4 +1,4 @@
-"""What is needed while an op first runs: an ancestor of it made it, and a descendant reads it or it stays."""
+"""The pieces needed while an op first runs: an ancestor made them, and a descendant reads them or they stay."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from placewright.problem.pieces import Ints
 
 
 class Needed:
-    """What is needed at some ops, the moments, whatever the order.
+    """The pieces needed at some ops, called moments, whatever the order.
 
     pieces: those with memory that something reads, or that stay. place: of each piece among these, -1 for others.
-    after, before, up_to: bool [ops, moments], whether an op comes after or before a moment; up_to: or is the moment's.
-    is_touched, is_needed, can_be_made: bool [pieces, moments], whether the moment's op makes or reads a piece, whether
-    others need it there, and whether it can be made again later. excess: bytes over the limit if all that is needed is
-    held, int64 [moments].
+    after, before, up_to: bool [ops, moments], true if an op comes after a moment, before it, or before it or is its op.
+    is_touched, is_needed, can_be_made: bool [pieces, moments], true if the moment's op makes or reads a piece, if other
+    ops need it there, and if it can be made again later. excess: bytes over the limit if all that is needed is held,
+    int64 [moments].
     """
 
     def __init__(self, memory: OrderedPieces, moments: Ints) -> None:

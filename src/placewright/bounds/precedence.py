@@ -1,4 +1,4 @@
-"""What comes before and after what on one device in every order, or in the graph's."""
+"""Ancestors and descendants of ops on one device, in every order or in the graph's order only."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from placewright.problem.streaming import with_weights_made
 
 #: How many columns of ancestors and descendants are held at a time.
 COLUMNS = 1024
-#: At how many ops, one per stretch of the graph's order, it is asked what must be dropped.
+#: The most ops, one per stretch of the graph's order, at which bounds ask what must be dropped.
 _MOMENTS = 256
 
 
 class OrderedPieces(Pieces):
     """Pieces of memory, and the ancestors and descendants of ops.
 
-    in_order: of orders, only the graph's. weights: parameters that lie at the host; ops in front of all others make
-    them (`with_weights_made`).
+    in_order: true to count only the graph's order. weights: parameters that lie at the host; ops in front of all
+    others make them (`with_weights_made`).
     """
 
     def __init__(self, problem: Problem, *, in_order: bool = False, weights: Sequence[int] = ()) -> None:
@@ -31,19 +31,19 @@ class OrderedPieces(Pieces):
         self.in_order = in_order
         self.num_weights = len(weights)
         self.is_weight: Bools = self.maker < len(weights)
-        #: Of each piece the op up to which it is held in the graph's order.
+        #: The op up to which each piece is held in the graph's order.
         self.last = self.maker.copy()
         np.maximum.at(self.last, self.read, self.reader)
         self.last[self.stays] = self.num_ops - 1
 
     @cached_property
     def may_be_at_host(self) -> Bools:
-        """Whether a piece is a weight or can be moved to the host."""
+        """Per piece, true if it is a weight or can be moved to the host."""
         return may_move(self.problem).astype(np.bool_) | self.is_weight
 
     @cached_property
     def _waits_for(self) -> list[list[int]]:
-        """Per op those that come before it in every order."""
+        """Per op, its direct predecessors in every order."""
         lowered = self.problem.lowered
         before: list[set[int]] = [set() for _ in range(self.num_ops)]
         for op, tensor in zip(lowered.reader.tolist(), lowered.inputs.tolist(), strict=True):
@@ -64,17 +64,17 @@ class OrderedPieces(Pieces):
         return after
 
     def columns(self, ops: NDArray[np.integer]) -> Bools:
-        """Per op and column whether it is the op of that column."""
+        """Per op and column, true if it is the op of that column."""
         found = np.zeros((self.num_ops, len(ops)), np.bool_)
         found[ops, np.arange(len(ops))] = True
         return found
 
     def after(self, seeds: Bools) -> Bools:
-        """Per op and column whether it comes after an op of that column's seeds in every order, itself not counted."""
+        """Per op and column, true if it comes after another op of that column's seeds in every order."""
         return self._spread(seeds, range(self.num_ops), self._waits_for)
 
     def before(self, seeds: Bools) -> Bools:
-        """Per op and column whether it comes before such an op; what makes a weight does."""
+        """Per op and column, true if it comes before such an op; ops that make weights always do."""
         found = self._spread(seeds, range(self.num_ops - 1, -1, -1), self._waited_for_by)
         found[: self.num_weights] = True
         return found
@@ -94,7 +94,7 @@ class OrderedPieces(Pieces):
         return np.unpackbits(strictly, axis=1, count=seeds.shape[1]).view(np.bool_)
 
     def moments(self) -> Ints:
-        """Ops where the graph's order is over the limit, the fullest of every stretch of it."""
+        """The ops where the graph's order exceeds the limit: the fullest op of each stretch."""
         if self.limit is None:
             return np.zeros(0, np.int64)
         level = np.zeros(self.num_ops + 1, np.int64)

@@ -26,14 +26,14 @@ _PASSES = 3
 
 
 def rematerialized_time(problem: Problem, in_order: bool = False) -> Bound:
-    """The step time below which no plan that keeps the limit gets: each op once, and what must run again.
+    """A step time that no plan within the limit can beat: each op once, and the ops that must run again.
 
     problem: of one device. in_order: only for plans whose first runs are in the graph's order, which proves more.
 
-    While an op k runs first, what an ancestor of it made and a descendant of it reads is held, or its maker runs again
-    later. So for every k the bytes dropped are at least those over the limit if all were held. A drop between two
-    readers that come one after the other is a run of its own. Fractions of drops at least cost are a linear program;
-    prices z of a byte at each k prove sum(excess * z) - sum over drops of max(0, bytes * z - time), whatever z.
+    During the first run of an op k, whatever an ancestor of k made and a descendant reads is held, or its maker runs
+    again later. So for every k the bytes dropped are at least those over the limit if all were held. A drop between two
+    readers that come one after the other is a run of its own. Choosing fractions of drops at least cost is a linear
+    program; any prices z of a byte at each k prove sum(excess * z) - sum over drops of max(0, bytes * z - time).
     """
     memory = OrderedPieces(problem, in_order=in_order)
     moments = memory.moments()
@@ -42,7 +42,7 @@ def rematerialized_time(problem: Problem, in_order: bool = False) -> Bound:
 
 
 def _proven_again(needed: Needed) -> int:
-    """The time of reruns that what is over the limit at the moments proves."""
+    """The time of reruns that is proven by the bytes over the limit at the moments."""
     drops = needed.memory.bytes[needed.pieces] @ (needed.is_needed & needed.can_be_made)
     if (drops < needed.excess).any() or not needed.excess.any():
         return 0  # no plan keeps the limit, or nothing need be dropped in every order
@@ -55,8 +55,8 @@ def _proven_again(needed: Needed) -> int:
 class _Drops:
     """The linear program without ways: at every moment the bytes of drops are no less than those over the limit.
 
-    Rows are moments, by `begin`; excess: bytes to drop at each. drop, bytes: per entry of a row the drop and what of it
-    is held at the moment. time_ns: of each drop.
+    Rows are moments, by `begin`; excess: bytes to drop at each. drop, bytes: per entry of a row, the drop and the
+    bytes of it that are held at the moment. time_ns: of each drop.
     """
 
     excess: Ints
@@ -95,7 +95,7 @@ def _best_prices(drops: _Drops) -> Floats:
 
 
 def _price(excess: int, sizes: Floats, left_ns: Floats) -> float:
-    """Of a byte at one moment, all other prices as they are: what the last byte that must go costs."""
+    """The best price of a byte at one moment for fixed other prices: the cost of the last byte that must be dropped."""
     if excess <= 0:
         return 0.0
     ratio = np.maximum(0, left_ns) / sizes

@@ -1,4 +1,4 @@
-"""What must run again when the inputs of what runs again must be there, too."""
+"""The time of reruns when the inputs of ops that run again must be there, too."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from placewright.bounds.gaps import NUM_GAPS, Gaps
 from placewright.bounds.needed import Needed
 from placewright.problem.pieces import Ints
 
-#: At the moments that have a price, steps along supergradients and arcs that these may look at.
+#: The most steps along supergradients at the moments that have a price, and the most arcs that these may look at.
 _STEPS, _BUDGET = 100, 40_000_000
 
 
 def proven_with_ways(needed: Needed, gaps: Gaps, prices: NDArray[np.float64]) -> int:
-    """The time of reruns that is proven at the moments that have a price when ways are counted: what is read to make a
-    piece again and is not needed by itself is either held at the moment, or made again as well, before that piece is
-    read. prices: of a byte, float64 [moments]."""
+    """The time of reruns that is proven at the moments that have a price when ways are counted.
+
+    A way is a piece that is read to make another one again and is not needed by itself. It is either held at the
+    moment, or made again as well, before that other piece is read. prices: of a byte, float64 [moments].
+    """
     memory, rows = needed.memory, np.flatnonzero(prices)
     starts = np.flatnonzero(needed.is_needed & needed.can_be_made & (prices != 0))
     num_needed = len(starts)
@@ -52,8 +54,8 @@ def proven_with_ways(needed: Needed, gaps: Gaps, prices: NDArray[np.float64]) ->
 
 
 def _ways(needed: Needed, starts: Ints) -> tuple[Ints, Ints, Ints]:
-    """The nodes with those that are read on the way to them, by piece and moment, and pairs: one that is made again
-    and one that is read for it."""
+    """The start nodes and those read on the way to them, numbered by piece and moment, and pairs of nodes: one that is
+    made again and one that is read for it."""
     memory, count = needed.memory, needed.num_moments
     by_reader = np.argsort(memory.reader, kind="stable")
     read = memory.read[by_reader]
@@ -79,8 +81,9 @@ def _ways(needed: Needed, starts: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def _made_before(gaps: Gaps, starts: Ints, num_nodes: int, source: Ints, target: Ints) -> Ints:
-    """Per node the op before whose first run it is made again if it is: of a needed one its first reader behind the
-    moment, of a way what those have whose way it is. The number of ops where there is none, or not one."""
+    """Per node, the op before whose first run it must be made again, if at all: for a needed piece its first reader
+    after the moment, for a way the op of the nodes that it is read for. The number of ops if there is none. If there
+    are several, the latest when only the graph's order counts, else the number of ops."""
     memory = gaps.needed.memory
     none = memory.num_ops
     place, row = np.divmod(starts, gaps.needed.num_moments)
@@ -97,7 +100,7 @@ def _made_before(gaps: Gaps, starts: Ints, num_nodes: int, source: Ints, target:
 
 
 def _joined(made: Ints, run: Ints) -> tuple[Ints, Ints]:
-    """Each node with one run: gaps of an op in any of which some node could be made again become one."""
+    """Each node with one run: if a node could be made again in several gaps of an op, these become one."""
     in_turn = np.lexsort((run, made))
     made, run = made[in_turn], run[in_turn]
     same = made[1:] == made[:-1]

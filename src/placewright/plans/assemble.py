@@ -1,4 +1,4 @@
-"""From a method's result to the plan: simulates the solution once more and collects the evidence."""
+"""Assembly of the plan from a method's result: simulates the solution once more and collects the evidence."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def assemble_plan(
     may_run_again: bool = False,
 ) -> Plan:
     """The plan of a result, with its bound, baselines and status. options: of the run, JSON values only; they become
-    the plan's configuration beside the constraints, which the bound rests on, and the configuration of the method.
-    again: what ops that run again and tensors that are moved make of it; it counts where it is better. host: where they
-    may be moved to. may_run_again: whether ops may, or tensors may be moved."""
+    the plan's configuration, with the constraints, which the bound rests on, and the configuration of the method.
+    again: the result with reruns and moves, used where it is better. host: where tensors may be moved to.
+    may_run_again: true if ops may run again or tensors may be moved."""
     if again is None:
         floor = quick_floor(problem, host) if may_run_again else memory_floor_bytes(problem)
         shown = _Shown(problem=problem, result=result, bound=_bound(problem, result), floor_bytes=floor)
@@ -57,7 +57,7 @@ def assemble_plan(
 def _recorded(
     problem: Problem, shown: _Shown, *, solver: str, seconds: float, options: Mapping[str, Any], one_device: OneDevice
 ) -> Plan:
-    """What is shown, simulated once more. problem: as it was asked for, without reruns and the host's memory."""
+    """The plan, from the shown result simulated once more. problem: as posed, without reruns and the host's memory."""
     whole, result, bound = shown.problem, shown.result, shown.bound
     timed = schedule.simulate(whole, result.solution)
     buffers, curves = buffers_and_curves(timed)
@@ -99,7 +99,7 @@ def _recorded(
 
 @dataclass(frozen=True, kw_only=True)
 class _Shown:
-    """What a plan shows, and what is proven of it.
+    """The result that a plan shows, and what is proven of it.
 
     problem: with the reruns and moves of the result. floor_bytes: what no plan can go below, at floor_op.
     """
@@ -114,7 +114,7 @@ class _Shown:
 
 
 def _of_several_runs(problem: Problem, result: Result, again: Rematerialized, host: HostMemory | None) -> _Shown:
-    """The result, or what reruns and moves make of it where that is better."""
+    """The result, or the one with reruns and moves where that is better."""
     floor, floor_op = floor_of_reruns(problem, host)
     whole, reruns, moves = problem, tuple[Rerun, ...](), tuple[Move, ...]()
     if again.result.metrics.fitness(problem.objective) < result.metrics.fitness(problem.objective):
@@ -152,13 +152,13 @@ def _status(problem: Problem, result: Result, bound: Bound) -> Status:
 
 
 def _on(problem: Problem, metrics: Metrics) -> Metrics:
-    """What was measured without the host's memory, on the machine with it."""
+    """Metrics measured without the host's memory, with zeros for devices that the machine has in addition."""
     without = (0,) * (problem.machine.num_devices - len(metrics.peak_bytes))
     return replace(metrics, peak_bytes=metrics.peak_bytes + without, busy_ns=metrics.busy_ns + without)
 
 
 def _bound(problem: Problem, result: Result) -> Bound:
-    """The problem's own, unless the method proved a better one. Methods prove bounds of plans that keep the limits."""
+    """The problem's own bound, or a better one of the method, which holds for plans that keep the limits only."""
     own, proven = lower_bound(problem), result.proven_bound
     if proven is None or proven <= own.value or result.metrics.bytes_over_limit > 0:
         return own
@@ -166,14 +166,14 @@ def _bound(problem: Problem, result: Result) -> Bound:
 
 
 def _time_sources(problem: Problem, result: Result) -> TimeSources | None:
-    """Of every scheduled op on the device it runs on."""
+    """Counts of the sources of op times, for every scheduled op on the device it runs on; None where unknown."""
     if problem.time_origin is None:
         return None
     return count_sources(problem.time_origin[problem.lowered.graph_op, result.solution.device_of])
 
 
 def _input_order_memory(problem: Problem, result: Result) -> MemoryCurve | None:
-    """What a plan for peak memory is compared with, over time; nobody looks at it beside other objectives."""
+    """The memory over time that a plan for peak memory is compared with; None for other objectives."""
     captured = next((b for b in result.baselines if b.method == INPUT_ORDER.name), None)
     if captured is None or problem.objective != "peak-memory":
         return None
@@ -182,7 +182,7 @@ def _input_order_memory(problem: Problem, result: Result) -> MemoryCurve | None:
 
 
 def _warnings(problem: Problem) -> tuple[str, ...]:
-    """What the importer said, and which ops have a guessed time."""
+    """The importer's warnings, and one that names ops with a guessed time."""
     warnings = [str(warning) for warning in problem.graph.metadata.get("warnings", ())]
     guessed = problem.without_formula
     if guessed:

@@ -1,5 +1,5 @@
-"""From the graph to the arrays of the core: views are folded away, parameters become residents of the ops that read
-them, and control dependencies become order edges or tensors of size 0, as the problem's control mode says."""
+"""Lowering of the graph to the arrays of the core: views are folded away, parameters become residents of the ops that
+read them, and control dependencies become order edges or tensors of size 0, as the problem's control mode says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from placewright.support.garbage import collection_paused
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
-#: Rows and values of a list of rows: value[i] stands in row[i].
+#: Rows and values of a list of rows: value[i] is in row[i].
 Pairs = tuple[Int64, Int64]
 
 
@@ -73,7 +73,7 @@ class Lowered:
 
 
 class _Arrays:
-    """A graph as arrays. Pairs (op, tensor) stand in the order of ops, then in that of the op's own list."""
+    """A graph as arrays. Pairs (op, tensor) are in the order of ops, then in that of the op's own list."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -154,7 +154,7 @@ def _csr(num_rows: int, pairs: Pairs) -> tuple[Int32, Int32]:
 
 
 def _distinct(row: Int64, value: Int64, num_values: int) -> Pairs:
-    """The pairs, sorted by row, each value of a row once, where it stands first."""
+    """The pairs, sorted by row; each value of a row once, at its first place."""
     _, first = np.unique(row * num_values + value, return_index=True)
     first.sort()
     in_turn = first[np.argsort(row[first], kind="stable")]
@@ -162,9 +162,9 @@ def _distinct(row: Int64, value: Int64, num_values: int) -> Pairs:
 
 
 def _carriers(arrays: _Arrays) -> Int64:
-    """For each tensor the one a reader on another device would be sent: the smallest, then the earliest, along its
-    chain of views; a view of a resident leads to the resident itself, and one of what comes back from the host to the
-    whole of it."""
+    """The tensor that is sent, for each one, to a reader on another device: the smallest, then the earliest, along its
+    chain of views. A view of a resident leads to the resident itself, and a view of a tensor that comes back from the
+    host to that whole tensor."""
     graph = arrays.graph
     carrier = np.arange(len(graph.tensors))
     for index in np.flatnonzero(arrays.is_view).tolist():
@@ -181,8 +181,8 @@ def _carriers(arrays: _Arrays) -> Int64:
 
 
 def _touched(arrays: _Arrays) -> Pairs:
-    """What scheduled ops need to be there: their inputs, then what they overwrite in place, which need not be among
-    them; sorted by op."""
+    """The tensors that scheduled ops need: their inputs, then those that they overwrite in place, which need not be
+    among the inputs; sorted by op."""
     reader, read = arrays.of_scheduled(arrays.inputs)
     writer, written = _in_place(arrays)
     overwritten = arrays.alias[written]
@@ -223,7 +223,7 @@ def _scheduled_outputs(arrays: _Arrays, reads: Pairs, control_edges: Pairs | Non
 
 
 def _storage(arrays: _Arrays, graph_tensor: Int32, tensor_of: Int64) -> tuple[Int32, NDArray[np.uint8]]:
-    """Which scheduled tensor holds each one's memory at home, and which memory stays to the end."""
+    """The scheduled tensor that holds each one's memory at home, and a 1 for each whose memory stays to the end."""
     real = np.flatnonzero(graph_tensor >= 0)
     base = tensor_of[arrays.base[graph_tensor[real]]]
     storage = np.arange(len(graph_tensor), dtype=np.int32)
@@ -236,7 +236,7 @@ def _storage(arrays: _Arrays, graph_tensor: Int32, tensor_of: Int64) -> tuple[In
 
 
 def _sizes(arrays: _Arrays, graph_tensor: Int32, storage: Int32) -> tuple[Int64, Int64, Int64]:
-    """What each scheduled tensor adds at home, what a transfer of it moves, and what its copy takes; 0 for control."""
+    """The bytes that each scheduled tensor adds at home, a transfer of it moves, and its copy takes; 0 for control."""
     real = np.flatnonzero(graph_tensor >= 0)
     tensors = graph_tensor[real]
     allocated, transferred, copied = np.zeros((3, len(graph_tensor)), np.int64)
@@ -246,7 +246,7 @@ def _sizes(arrays: _Arrays, graph_tensor: Int32, storage: Int32) -> tuple[Int64,
 
 
 def _with_control_tensors(inputs: Pairs, control_edges: Pairs, output_begin: Int32) -> Pairs:
-    """What ops read, then the control tensor, the last output, of each op that they must follow."""
+    """The reads of ops, then the control tensor, the last output, of each op that they must follow."""
     source, target = control_edges
     return np.append(inputs[0], target), np.append(inputs[1], output_begin[source + 1].astype(np.int64) - 1)
 
@@ -271,7 +271,7 @@ def _resident_reads(arrays: _Arrays, reads: Pairs) -> Pairs:
 
 
 def _in_place_pairs(arrays: _Arrays, residents: Pairs) -> Iterable[tuple[int, int]]:
-    """An in-place result stands where its memory is: with the producer of its base, or, when it overwrites a
+    """An in-place result must be where its memory is: with the producer of its base, or, when it overwrites a
     parameter, with every op that holds the parameter, since copies of it would go stale."""
     holders: dict[int, list[int]] = {}
     writer, written = _in_place(arrays)
@@ -283,7 +283,7 @@ def _in_place_pairs(arrays: _Arrays, residents: Pairs) -> Iterable[tuple[int, in
         together = holders[base] if producer < 0 else [int(arrays.op_of[producer])]
         yield from ((op, holder) for holder in together if holder != op)
         if producer < 0:
-            # They share a device now; who overwrites the parameter later needs to join one of them only.
+            # They share a device now; an op that overwrites the parameter later needs to join one of them only.
             holders[base] = together[:1]
 
 
@@ -295,8 +295,9 @@ def _leaving_pairs(arrays: _Arrays) -> Iterator[tuple[int, int]]:
 
 
 def _control_successors(arrays: _Arrays, touched: Pairs) -> Pairs:
-    """Control edges between scheduled ops. A view is passed through: who waits for it waits for all it needs, and who
-    reads it waits for what it needs beside the tensor it shows (its controls, a shape computed by other ops)."""
+    """Control edges between scheduled ops. Views are passed through: an op that waits for a view waits for all that the
+    view needs, and an op that reads it waits for what it needs besides the tensor it shows (its controls, a shape
+    computed by other ops)."""
     graph = arrays.graph
     behind: dict[int, set[int]] = {}
     beside: dict[int, set[int]] = {}

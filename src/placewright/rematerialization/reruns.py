@@ -1,4 +1,4 @@
-"""Which ops run again and what is moved to the host, and the graph in which every run and move is an op of its own."""
+"""Reruns of ops and moves of tensors to the host, and the graph in which every run and move is an op of its own."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Rerun:
     Attributes
     ----------
     name
-        Of the run: that of the op with "@2", "@3" ... behind it.
+        Name of the run: that of the op followed by "@2", "@3" ...
     op
         The op of the graph that runs again.
     before
         The op of the graph whose first run comes next; in the given order, after all reruns listed earlier for it.
     tensors
-        What later readers on its device get from this run; what else it makes is freed when it ends.
+        Tensors that later readers on its device get from this run; its other results are freed when it ends.
     """
 
     name: str
@@ -72,11 +72,11 @@ class Rewritten:
     Attributes
     ----------
     graph
-        Tensors of the original keep their places; those of reruns stand behind them.
+        Tensors of the original keep their places; those of reruns and moves follow.
     op_of
-        Per op the original one whose run it is, by index; -1 for those of moves.
+        Per op, the index of the original op that it is a run of; -1 for ops of moves.
     tensor_of
-        Per tensor the original one whose content it has, by index.
+        Per tensor, the index of the original tensor whose content it has.
     """
 
     graph: Graph
@@ -90,17 +90,17 @@ def rewritten(
     """The graph with its reruns and moves as ops: each reader gets what the latest run or return before it gave.
 
     device_of: of ops, by name, in the order of their first runs; by default all are on one device, in the order of the
-    graph. A rerun stands on the device of its op, and gives to readers there; those on other devices get what the first
-    run made.
+    graph. A rerun runs on the device of its op, and its results go to readers there; those on other devices get what
+    the first run made.
 
-    That order is kept. A rerun waits for what its op waits for, and what overwrites something waits for
-    the reruns that read it. Views of what was made again are made again, too.
+    That order is kept. A rerun waits for what its op waits for, and an op that overwrites memory waits for the reruns
+    that read it. Views of tensors that were made again are made again, too.
 
     A move is an op on the host that reads the tensor, one on the device that waits for it and holds the tensor until
     then, and one on the host for each return, which waits for the run before it on that device and makes the tensor
     anew for readers there.
-    Without any it is the graph as it is. Raises InputError naming the rerun or move whose op, tensor or place does not
-    exist.
+    Without reruns and moves it is the graph as it is. Raises InputError naming the rerun or move whose op, tensor or
+    place does not exist.
     """
     if not reruns and not moves:
         return Rewritten(graph=graph, op_of=tuple(range(len(graph.ops))), tensor_of=tuple(range(len(graph.tensors))))
@@ -174,7 +174,7 @@ class _Rewrites:
         return tensor
 
     def _check_device(self, move: Move, tensor: int) -> None:
-        """What a device makes is moved by that one; weights stay where several devices run ops."""
+        """Check that what makes a tensor and its moves share a device, and that weights move for one device only."""
         maker = self.graph.producer_of[tensor]
         runs = {self.device(self._op_of_run.get(name, name)): name for name in move.runs}
         if maker < 0:
@@ -193,7 +193,7 @@ class _Rewrites:
 
 @dataclass
 class _Device:
-    """What readers on a device get now for each tensor of the graph, and the latest run there, -1 before any."""
+    """The tensor that readers on a device get now for each of the graph's, and the latest run there, -1 before any."""
 
     current: list[int]
     latest: int = -1
@@ -202,9 +202,10 @@ class _Device:
 class _Rewriting:
     """The ops and tensors of the graph with reruns and moves, one after the other.
 
-    here: the device of the op at hand. number: of the latest run of an op, number_of_return: of a tensor. place_of:
-    first runs, and host_op: moves to the host, by place among the new ops. awaited: weights that have not come yet.
-    readers: reruns, by place, that read each piece of memory since it was written last.
+    here: the device of the current op. number: that of the latest run of an op. number_of_return: that of the latest
+    return of a tensor. place_of, host_op: the place among the new ops of an op's first run and of a tensor's move to
+    the host. awaited: weights that have not come yet. readers: the places of reruns that read each piece of memory
+    since it was last written.
     """
 
     def __init__(self, graph: Graph, rewrites: _Rewrites) -> None:
@@ -255,7 +256,7 @@ class _Rewriting:
         self.op_of.append(original)
 
     def _move_before(self, name: str) -> None:
-        """What leaves before a run, then what begins to come back. The host gets only what the first run made."""
+        """Add moves that end before a run, then returns that begin. The host gets only what the first run made."""
         for tensor in self.rewrites.leaves.get(name, ()):
             own, maker = self.graph.tensors[tensor].name, self.graph.producer_of[tensor]
             if tensor in self.host_op or self.here.current[tensor] != tensor or maker not in self.place_of:
@@ -279,7 +280,7 @@ class _Rewriting:
             self._add(-1, _move(own, HOST_TARGET, inputs=(tensor,), outputs=(back,), controls=controls))
 
     def _add_again(self, original: int, kept: Collection[int], name: str | None = None) -> None:
-        """A rerun by its name, or a view made again, which has none. kept: what later readers get from it."""
+        """Add a rerun by its name, or a view made again, which has none. kept: what later readers get from it."""
         op = self.graph.ops[original]
         inputs = tuple(map(self._now, op.inputs))
         number = self.number[original] = self.number.get(original, 1) + 1
@@ -295,7 +296,7 @@ class _Rewriting:
         self._add(original, replace(op, name=name, inputs=inputs, outputs=outputs, controls=controls))
 
     def _now(self, tensor: int) -> int:
-        """What a reader that comes next gets for a tensor of the original graph."""
+        """Return the tensor that the next reader gets for one of the original graph; make a view again if need be."""
         op = self.graph.producer_of[tensor]
         if tensor in self.awaited:
             name = self.graph.tensors[tensor].name
@@ -342,7 +343,7 @@ def _move(
     )
 
 
-#: What stands behind the name of an op or a tensor in those of its runs, its moves and their tensors.
+#: Suffixes to the name of an op or a tensor in the names of its runs, its moves and their tensors.
 _OF_RUNS, _OF_MOVES, _OF_RETURNS = r"@\d+", r"@(host|leave|back\d+)", r"@back\d+"
 
 
@@ -356,7 +357,7 @@ def check_names(graph: Graph, *, moves: bool) -> None:
 
 
 def made_names(graph: Graph, *, moves: bool) -> list[tuple[str, str]]:
-    """Ops and tensors of a graph, each with what it is, that have a name which a rerun or a move would have."""
+    """Pairs of "op" or "tensor" and the name of one in the graph that a rerun or a move would have."""
     ops, tensors = {op.name for op in graph.ops}, {tensor.name for tensor in graph.tensors}
     cases = [("op", ops, ops, _OF_RUNS), ("tensor", tensors, tensors, _OF_RUNS)]
     cases += [("op", ops, tensors, _OF_MOVES), ("tensor", tensors, tensors, _OF_RETURNS)] if moves else []
@@ -377,7 +378,7 @@ def names_of_move(move: Move) -> Iterator[str]:
 
 
 def of_runs(known: NDArray[AnyInt], op_of: Sequence[int], num_devices: int) -> NDArray[AnyInt]:
-    """What is known of ops, for their runs: 0 for moves, and on the host where nothing is known of it.
+    """Spread values of ops to their runs: 0 for moves, and on the host where nothing is known of it.
 
     known: integers [num ops, num_devices], or one column fewer. Returns [num runs, num_devices].
     """
@@ -387,7 +388,7 @@ def of_runs(known: NDArray[AnyInt], op_of: Sequence[int], num_devices: int) -> N
 
 
 def names_of_runs(graph: Graph, ops: Sequence[int]) -> Iterator[str]:
-    """The name of each run of ops of the graph, in the order in which they run: of the first run that of the op."""
+    """The name of each run of ops of the graph, in the order in which they run; that of a first run is the op's."""
     number: dict[int, int] = {}
     for op in ops:
         number[op] = number.get(op, 0) + 1

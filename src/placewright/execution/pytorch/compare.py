@@ -1,4 +1,4 @@
-"""A plan beside what happens when it runs: times of steps, devices and ops, and memory, planned and measured.
+"""A comparison of a plan with its runs: times of steps, devices and ops, and memory, planned and measured.
 
 Imported only where torch is known to be present.
 """
@@ -77,8 +77,8 @@ def _compared(
     timed: Sequence[Sequence[int]],
     peaks: _Peaks,
 ) -> RunComparison:
-    """What was measured beside what was planned. single: the plan of one device. taken: times of steps in ns, of each
-    of the ways to run one. timed: of ops, as `TorchStep.timed` returns it."""
+    """The measured values next to the planned ones. single: the plan of one device. taken: times of steps in ns, for
+    each way to run one. timed: times of ops, as `TorchStep.timed` returns them."""
     plan = planned.plan
     measured, one_device, eager_one_device, eager_all, *of_compiled = (int(median(times)) for times in taken)
     ops = ops_of_run(plan, planned.program.graph, timed)

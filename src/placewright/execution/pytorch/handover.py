@@ -1,5 +1,5 @@
-"""What it takes to hand a tensor to another CPU device: to wake the thread that waits for it, and to read what another
-core has written.
+"""The time to hand a tensor to another CPU device: to wake the thread that waits for it, and to read what another core
+has written.
 
 Imported only where torch is known to be present.
 """
@@ -17,7 +17,7 @@ from placewright.execution.profile_summary import Handover
 from placewright.execution.workers import Workers
 from placewright.machine import Link
 
-#: Sizes of what is handed over, in bytes: from less than a page to what no core's own cache holds.
+#: Sizes of the tensors handed over, in bytes: from less than a page to more than any core's own cache holds.
 SIZES = (2**10, 2**14, 2**17, 2**20, 2**22)
 _REPETITIONS = 41
 #: The sender computes for about so long beforehand, so that the receiver sleeps as it does in a step.
@@ -25,7 +25,7 @@ _APART_NS = 150_000
 
 
 def measure_handovers(cores: Sequence[frozenset[int]], sizes: Sequence[int] = SIZES) -> list[Handover]:
-    """From the first device to the second, by size. cores: of both. Medians over repetitions."""
+    """Handovers from the first device to the second, one per size: medians over repetitions. cores: of both devices."""
     workers = Workers(cores)
     try:
         return [_handover(workers, size) for size in sizes]
@@ -34,8 +34,8 @@ def measure_handovers(cores: Sequence[frozenset[int]], sizes: Sequence[int] = SI
 
 
 def link_of(handovers: Sequence[Handover]) -> Link:
-    """A link that takes as long. Its latency is that of waking the receiver, whose first op is slower than others; its
-    bandwidth is what reading takes longer by size."""
+    """A link that takes as long as the handovers. Its latency is the time to wake the receiver and the delay of its
+    first op; its bandwidth follows from how much longer reading takes per byte."""
     smallest = min(handovers, key=lambda each: each.size_bytes)
     first_op = max(0, smallest.read_ns - smallest.own_read_ns)
     per_byte = [

@@ -1,4 +1,4 @@
-"""Steps that a GPU does by itself: all work of one recorded as a CUDA graph, which is launched at once.
+"""Steps that a GPU runs by itself: all work of a step is recorded as a CUDA graph and launched at once.
 
 Imported only where torch is known to be present.
 """
@@ -45,28 +45,28 @@ class Recorded:
         # It reads parameters and constants that lie with the code it launches.
         self._launch = launch
         self._places = _places(parameters)
-        # What a caller in inference mode makes could not be written to outside of it.
+        # Tensors made in a caller's inference mode could not be written to outside of it.
         with torch.inference_mode(False), torch.no_grad(), self._room("a copy of its inputs"):
             self.inputs = [moved(_dense(tensor.detach()), driver.brought) for tensor in tensors]
         self.replay, self.outputs = _recording(driver, lambda: launch(self.inputs))
         storages = {_storage(parameter) for parameter in parameters}
         self._made = [tensor for tensor, value in self.outputs.items() if _storage(value) not in storages]
-        #: Behind the latest run, on whichever stream that was.
+        #: The event after the latest run, on whichever stream that was.
         self._last: Any = driver.recorded(driver.current_stream())
 
     def is_for(self, parameters: Sequence[Any]) -> bool:
-        """Whether the parameters still lie where it reads them, and as they did."""
+        """True if the parameters still have the addresses and strides that the recorded work reads."""
         return self._places == _places(parameters)
 
     def run(self, tensors: Sequence[Any]) -> dict[int, Any]:
-        """Launches the step on the current stream, after the one before. Returns copies of what it makes, and what it
-        changed as it is."""
+        """Launches the step on the current stream, after the previous one. Returns copies of the results that it makes;
+        results in the memory of parameters are returned as they are."""
         driver, stream = self.driver, self.driver.current_stream()
         driver.wait(stream, self._last)
         with torch.no_grad():
             for own, given in zip(self.inputs, tensors, strict=True):
                 driver.keep(own, stream)
-                # What the host holds may be written to again as soon as this returns.
+                # The caller may write to a tensor on the host again as soon as this returns.
                 own.copy_(given, non_blocking=driver.holds(given))
             self.replay()
             with self._room("copies of its results"):
@@ -79,8 +79,8 @@ class Recorded:
 
 
 def _recording(driver: Driver, launch: Callable[[], dict[int, Any]]) -> tuple[Callable[[], None], dict[int, Any]]:
-    """What replays the work that is launched, and what launching returned. Raises DeviceError where memory runs out,
-    and InputError where the work cannot be recorded."""
+    """Records the work that is launched. Returns the function that replays it, and what launching returned. Raises
+    DeviceError where memory runs out, and InputError where the work cannot be recorded."""
     failed: list[BaseException] = []
 
     def launched() -> dict[int, Any]:
@@ -93,7 +93,7 @@ def _recording(driver: Driver, launch: Callable[[], dict[int, Any]]) -> tuple[Ca
     try:
         replay, outputs = driver.recording(launched)
     except RuntimeError as error:
-        # What ends the recording complains of its own; the reason is what came first.
+        # Ending the recording raises an error of its own; the cause is the first error.
         first = failed[0] if failed else error
         if isinstance(first, DeviceError) or not isinstance(first, Exception):
             raise first from error
@@ -107,8 +107,8 @@ def _recording(driver: Driver, launch: Callable[[], dict[int, Any]]) -> tuple[Ca
 def launch_beside(
     driver: Driver, workers: Workers, jobs: Sequence[tuple[Place, Job]], stop: Callable[[], None]
 ) -> None:
-    """Launches the job of each place on its stream, by a worker each, after what the current stream has so far; the
-    current stream goes on behind all of them. Nobody waits."""
+    """Launches the job of each place on its stream, by a worker each, after the work that the current stream has so
+    far; later work on the current stream follows all of them. The host does not wait for the GPU."""
     begun = driver.recorded(driver.current_stream())
     ends: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""What a traced PyTorch step is made of: which nodes are inputs, parameters, gradients, updates and results.
+"""The meaning of a traced PyTorch step's nodes: inputs, parameters, gradients, updates and results.
 
 Imported only where torch is known to be present.
 """
@@ -22,8 +22,8 @@ from placewright.support.errors import InputError, shown
 class Capture:
     """A functional graph of ATen calls, in the order of tracing: forward, then backward.
 
-    nodes: the call nodes anything below depends on, and those that draw random numbers, since what is drawn later
-    depends on them. sources: name and role of each node that is not computed. outputs: what the model returns
+    nodes: the call nodes that anything below depends on, and those that draw random numbers, since later draws depend
+    on them. sources: name and role of each node that is not computed. outputs: what the model returns
     (training: the loss). updates: (parameter, buffer or input that is overwritten, its new value). gradients:
     (parameter, its gradient). input_gradients: (input, its gradient). seeded: the output each seed is the gradient of,
     where it is one. warnings: what is not in the graph although the model's code says so.
@@ -42,7 +42,7 @@ class Capture:
 def capture(trace: Joint, *, keep_draws: bool = True) -> Capture:
     """Reads the meaning of every placeholder and result from its descriptor, and drops what nothing depends on.
 
-    keep_draws: whether ops that draw random numbers stay although nothing reads them.
+    keep_draws: true to keep ops that draw random numbers although nothing reads them.
     """
     nodes = list(trace.graph.nodes)
     _check_effects(nodes)
@@ -82,7 +82,7 @@ def capture(trace: Joint, *, keep_draws: bool = True) -> Capture:
 
 
 def _returned(trace: Joint, placeholders: Mapping[Any, Any], nodes: Sequence[Any]) -> dict[Any, Any]:
-    """What the step returns, by its descriptor, without gradients of anything but the loss."""
+    """The results of the step, by descriptor, without gradients of anything but the loss."""
     end = trace.graph.output_node()
     idle = _not_from_the_loss(placeholders, nodes)
     return {
@@ -104,10 +104,10 @@ def _sources(trace: Joint, nodes: Sequence[Any], updates: Iterable[Any]) -> dict
 
 
 def capture_graph(graph: Any, is_parameter: Sequence[bool], labels: Mapping[str, str] | None = None) -> Capture:
-    """Of a functional graph without descriptors: every placeholder is read, every result is an output.
+    """Captures a functional graph without descriptors: placeholders that are needed are sources, results are outputs.
 
-    is_parameter: of each placeholder, whether it stays from step to step. labels: what a placeholder is called, by its
-    name in the graph; by default that.
+    is_parameter: per placeholder, true if it stays from step to step. labels: the name to give a placeholder, by its
+    name in the graph, which is the default.
     """
     named = labels or {}
     _check_effects(graph.nodes)
@@ -135,14 +135,14 @@ def capture_graph(graph: Any, is_parameter: Sequence[bool], labels: Mapping[str,
 
 
 def _check_effects(nodes: Iterable[Any]) -> None:
-    """Raises InputError for a call that does something beside computing its results, such as raising an error."""
+    """Raises InputError for a call that does something besides computing its results, such as raising an error."""
     for node in nodes:
         if isinstance(node.target, torch._ops.HigherOrderOperator) and node.target.name() == "with_effects":
             raise InputError(sentence_on_effects(node.args[1]))
 
 
 def check_writes(nodes: Iterable[Any]) -> None:
-    """Raises InputError for a write in a graph that is functional but for what a backward of one's own writes to."""
+    """Raises InputError for a write to a placeholder, which only a user's own backward leaves in a functional graph."""
     for node in nodes:
         is_op = node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)
         if is_op and node.target._schema.is_mutable and getattr(node.args[0], "op", "") == "placeholder":
@@ -170,8 +170,8 @@ def _warnings(trace: Joint) -> Iterator[str]:
 
 
 def _not_from_the_loss(placeholders: Mapping[Any, Any], nodes: Sequence[Any]) -> set[Any]:
-    """What a backward pass computes of tensors that forward writes to, and not of the loss: no gradient of it. Autograd
-    takes those tensors for results, too."""
+    """The nodes that backward computes from gradients of tensors that forward writes to, and not from that of the loss:
+    they are no gradients of the loss. Autograd takes those tensors for results, too."""
     seeds = {desc: node for desc, node in placeholders.items() if isinstance(desc, descriptors.TangentAOTInput)}
     of_loss = {node for desc, node in seeds.items() if isinstance(desc.output, descriptors.PlainAOTOutput)}
     others = set(seeds.values()) - of_loss
@@ -179,7 +179,7 @@ def _not_from_the_loss(placeholders: Mapping[Any, Any], nodes: Sequence[Any]) ->
 
 
 def _is_update(meaning: Any) -> bool:
-    """Whether a result is the new value of a parameter, buffer or input."""
+    """True if a result is the new value of a parameter, buffer or input."""
     return isinstance(meaning, descriptors.InputMutationAOTOutput)
 
 
@@ -188,7 +188,7 @@ def _draws(nodes: Iterable[Any]) -> list[Any]:
 
 
 def ancestors(roots: Sequence[Any]) -> set[Any]:
-    """The nodes of a graph that these are computed from, with these."""
+    """The given nodes and all that they are computed from."""
     seen = set(roots)
     waiting = list(roots)
     while waiting:
@@ -200,7 +200,7 @@ def ancestors(roots: Sequence[Any]) -> set[Any]:
 
 
 def descendants(roots: Collection[Any], nodes: Iterable[Any]) -> set[Any]:
-    """The nodes that are computed from these, with these. nodes: all, in the order of their graph."""
+    """The given nodes and all that are computed from them. nodes: all nodes, in the order of their graph."""
     found = set(roots)
     for node in nodes:
         if not found.isdisjoint(node.all_input_nodes):

@@ -1,4 +1,4 @@
-"""What a node of a captured graph depends on, and whether it does so linearly.
+"""Dependence between the nodes of a captured graph, and whether it is linear.
 
 Imported only where torch is known to be present.
 """
@@ -53,12 +53,12 @@ _TERMS = {
     "cat.default": ("tensors",),
     "stack.default": ("tensors",),
 }
-#: In float16 gradients for a gradient of 1 may be too small, where those for the scaled one are not.
+#: Without float16: its gradients for a loss gradient of 1 may be too small, where those for the scaled one are not.
 _LINEAR_DTYPES = (torch.bfloat16, torch.float32, torch.float64)
 
 
 def draws_before(graph: fx.Graph) -> dict[fx.Node, fx.Node]:
-    """For each draw of random numbers the one before it: other numbers are drawn in another order."""
+    """Map each draw of random numbers to the one before: other numbers are drawn in another order."""
     return {later: earlier for earlier, later in itertools.pairwise(filter(draws, graph.nodes))}
 
 
@@ -80,9 +80,10 @@ def linear_in(graph: fx.Graph, starts: Collection[fx.Node]) -> set[fx.Node]:
 def numbers_of(
     graph: fx.Graph, tangents: Collection[fx.Node], late: Collection[fx.Node], linear: Collection[fx.Node]
 ) -> set[fx.Node]:
-    """Single numbers, and what shows them, that are linear in the gradient of a loss and depend on little else.
+    """Single numbers, and views of them, that are linear in the gradient of a loss.
 
-    late: nodes that depend on the gradient; linear: those that do so linearly.
+    They depend on the gradient only through each other. late: nodes that depend on the gradient; linear: those that do
+    so linearly.
     """
     found = set(tangents)
     for node in graph.nodes:
@@ -133,7 +134,7 @@ def _made(node: fx.Node) -> list[torch.Tensor]:
 
 
 def _is_zero(value: Any) -> bool:
-    """Whether an argument is made of zeros."""
+    """True if an argument consists of zeros."""
     if not isinstance(value, fx.Node):
         return bool(value == 0)
     target = getattr(value.target, "__name__", "")

@@ -19,7 +19,7 @@ from placewright.importers.torch.capture import descendants
 from placewright.importers.torch.splitting.axes import Rule, Share, rules
 from placewright.importers.torch.splitting.dependence import draws_before, linear_in, numbers_of
 
-#: What share of the bytes of a stretch is computed as a whole, so that the rest can run in parts.
+#: The largest share of a stretch's bytes that is computed as a whole so that the rest can run in parts.
 _FEW = 0.05
 
 
@@ -28,9 +28,9 @@ class Stretch:
     """Ops that run in parts.
 
     extent: the length of the divided axis, of which the lengths of all divided axes are multiples. ops: the rule of
-    each, in the order of the graph. shares: along which axis each node is divided, or what a part makes of it, also of
-    those that pick a result. gradient: of the loss, where forward and backward share the stretch, in which it is 1;
-    scaled: the nodes that depend on it, and numbers: what is made of it alone outside of the stretch.
+    each, in the order of the graph. shares: the axis along which each node is divided, or what a part makes of it, also
+    for nodes that pick a result. gradient: that of the loss, where forward and backward share the stretch, in which it
+    is 1. scaled: the nodes that depend on it. numbers: nodes outside of the stretch that depend on it alone.
     """
 
     extent: int
@@ -41,15 +41,15 @@ class Stretch:
     numbers: frozenset[fx.Node] = frozenset()
 
     def is_read_outside(self, node: fx.Node) -> bool:
-        """Whether something that does not run in parts needs a result."""
+        """True if something that does not run in parts reads the node."""
         return any(user not in self.shares and user not in self.ops for user in node.users)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Borders:
-    """What of a step comes first and last.
+    """The border between forward and backward of a step.
 
-    results: of forward. tangents: placeholders that hold gradients of these, which are there when forward is over.
+    results: of forward. tangents: placeholders that hold gradients of these, which exist once forward is over.
     """
 
     results: Collection[fx.Node] = ()
@@ -59,7 +59,8 @@ class Borders:
 def stretch_from(seed: fx.Node, axis: int, least_bytes: int, borders: Borders) -> Stretch | None:
     """The stretch around a tensor that is divided along an axis; None where there is none.
 
-    It grows along tensors of `least_bytes` at least, and what stands between two of its ops belongs to it where it can.
+    It grows along tensors of at least `least_bytes`, and takes in the ops between two of its ops where they can run in
+    parts.
     Where the loss alone has a gradient, forward and backward can share a stretch: gradients are linear in it, so they
     are computed for 1 and scaled.
     """
@@ -82,9 +83,9 @@ class _Growth:
         self.chain = numbers_of(self.graph, borders.tangents, self.late, self.linear)
         self.ops: dict[fx.Node, Rule] = {}
         self.shares: dict[fx.Node, int | Share] = {}
-        #: Along which axis what comes from outside is divided.
+        #: The axis along which each tensor from outside is divided.
         self.wanted: dict[fx.Node, int] = {}
-        #: What something in the stretch reads as a whole.
+        #: The nodes that an op of the stretch reads as a whole.
         self.whole: set[fx.Node] = set()
         self.dropped: set[fx.Node] = set()
 
@@ -125,7 +126,7 @@ class _Growth:
         return self._add(call) or any(self._add(call_of(user)) for user in self.seed.users)
 
     def _restart(self) -> None:
-        """Begins anew without what was dropped."""
+        """Begins anew without the dropped ops."""
         self.ops.clear()
         self.shares.clear()
         self.wanted.clear()
@@ -169,7 +170,7 @@ class _Growth:
         return {node for node in after & before if node.op == "call_function" and node.target is not operator.getitem}
 
     def _add(self, call: fx.Node) -> bool:
-        """Adds an op by the first rule that suits what is there."""
+        """Adds an op by the first rule that suits the stretch so far; returns true if there is one."""
         if call.op != "call_function" or call in self.ops or call in self.dropped:
             return False
         rule = next((rule for rule in rules(call) if self._suits(call, rule)), None)
@@ -214,10 +215,10 @@ class _Growth:
         return isinstance(length, int) and length >= self.extent and length % self.extent == 0
 
     def _not_convex(self) -> set[fx.Node]:
-        """Ops that have to leave the stretch, for an op that waits for something outside that waits for the stretch.
+        """Ops that must leave the stretch, because one waits for something outside that itself waits for the stretch.
 
-        Where little of the stretch is behind what is waited for, as behind a count of targets, that leaves: all of it
-        is computed before. Otherwise what waits leaves.
+        If that something is computed from little of the stretch, as a count of targets is, that little leaves and is
+        computed before the stretch. Otherwise the op that waits leaves.
         """
         outside, gone = dict[fx.Node, set[fx.Node]](), set[fx.Node]()
         joins = self._joins_passes()
@@ -236,7 +237,7 @@ class _Growth:
             sources = sources.union(*(outside.get(source, ()) for source in waits))
             if waits or sources or (joins and node in self.late and node not in self.chain):
                 outside[node] = sources
-        # What is of one part only cannot be read outside.
+        # A tensor of one part only cannot be read outside.
         own = (node for node, share in self.shares.items() if share == "own")
         gone |= {node for node in own if any(user not in self.ops for user in node.users)}
         return {call_of(node) for node in gone}
@@ -254,7 +255,7 @@ class _Growth:
         return found if found and made <= _FEW * sum(sizes.values()) else set()
 
     def _joins_passes(self) -> bool:
-        """Whether the stretch has ops of forward and of backward."""
+        """True if the stretch has ops of forward and of backward."""
         if self.late.isdisjoint(self.shares):
             return False
         first = set(self.shares) - self.late
@@ -262,7 +263,7 @@ class _Growth:
 
 
 def call_of(node: fx.Node) -> fx.Node:
-    """The call that makes a tensor, of which a getitem picks one."""
+    """The call that makes a tensor: for a getitem, the call whose results it picks from."""
     return node.args[0] if node.target is operator.getitem else node
 
 
@@ -300,7 +301,7 @@ def _read_whole(call: fx.Node, rule: Rule) -> list[fx.Node]:
 
 
 def _lengths(call: fx.Node, rule: Rule) -> Iterator[Any]:
-    """Lengths that the op is told of the divided axis; of an open one, none."""
+    """Lengths of the divided axis that the op's arguments give, without -1, which leaves a length open."""
     arguments = arguments_of(call)
     for name, place in rule.extents.items():
         value = arguments[name] if place is None else arguments[name][place]
