@@ -81,6 +81,18 @@ def test_a_module_imports_only_from_what_stands_before_it(path: Path) -> None:
     assert not later, f"{path.relative_to(SOURCE)} imports {later}, which stand after it"
 
 
+#: Words with which a clause begins that has lost its noun.
+LOST = {"What", "How", "Of", "Whether", "Which", "Where", "That", "As", "By", "Those", "For", "So", "Its", "In", "When"}
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_docstrings_begin_with_a_noun_or_a_verb(path: Path) -> None:
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, documented)]
+    texts = [text for node in nodes if (text := ast.get_docstring(node))]
+    assert [text.splitlines()[0] for text in texts if text.split()[0].rstrip(",.:") in LOST] == []
+
+
 def test_no_files_import_each_other_in_a_circle() -> None:
     try:
         TopologicalSorter({module_of(path): imported_modules(path) for path in PATHS}).prepare()

@@ -41,7 +41,7 @@ from placewright.search.run.method import Method
 
 
 def _placer_evaluations(problem: Problem) -> int:
-    """As many placements as Post tries in all."""
+    """The number of placements that Post tries in all."""
     return Post().placements
 
 

@@ -92,9 +92,8 @@ class Translation:
 
     def add_arguments(self, program: Program) -> list[Value]:
         """Adds weights, and graph inputs with an op each; returns the values of the entry's parameters."""
-        for position, (label, array) in enumerate(
-            zip(program.labels, leaves(tuple(program.entry.parameters.values())), strict=True)
-        ):
+        arrays = leaves(tuple(program.entry.parameters.values()))
+        for position, (label, array) in enumerate(zip(program.labels, arrays, strict=True)):
             is_weight = position in program.weights
             tensor = self.add_tensor(self.unique(label), array, role="parameter" if is_weight else "activation")
             self.entry.append(tensor)
@@ -118,10 +117,8 @@ class Translation:
         if self.depth + prefix.count("/") > MAX_DEPTH:
             raise InputError(f"'{shown(computation.name)}' is nested too deeply")
         if len(arguments) != len(computation.parameters):
-            raise InputError(
-                f"'{shown(computation.name)}' has {len(computation.parameters)} parameters and is called with "
-                f"{len(arguments)} values"
-            )
+            given = f"{len(computation.parameters)} parameters and is called with {len(arguments)} values"
+            raise InputError(f"'{shown(computation.name)}' has {given}")
         self.shared.num_instructions += 1 + len(computation.instructions)
         if self.shared.num_instructions > MAX_INSTRUCTIONS:
             raise InputError(f"'{shown(computation.name)}' unfolds to more than {MAX_INSTRUCTIONS:,} instructions")
@@ -215,10 +212,8 @@ class Translation:
             kind = "fill"
         arrays = list(leaves(instruction.type))
         scratch = [arrays.pop()] if instruction.details.get("ends_in_scratch") else []
-        outputs = [
-            self.add_tensor(name if len(arrays) == 1 else f"{name}:{position}", array)
-            for position, array in enumerate(arrays)
-        ]
+        names = [name] if len(arrays) == 1 else [f"{name}:{position}" for position in range(len(arrays))]
+        outputs = list(map(self.add_tensor, names, arrays))
         op = self.add_op(
             name,
             kind,
@@ -259,9 +254,7 @@ class Translation:
 
     def as_output(self, leaf: Any) -> int:
         """The tensor of a leaf of the root: copied in full if it is stretched; one device's part after a shard_map."""
-        if leaf is None:
-            leaf = Folded(Array((0,), "bool", 0))
-        tensor = self.as_tensor(leaf, "output")
+        tensor = self.as_tensor(Folded(Array((0,), "bool", 0)) if leaf is None else leaf, "output")
         while tensor in self.part_of:
             tensor = self.part_of[tensor][0]
         array = self.arrays[tensor]

@@ -178,7 +178,7 @@ def tasks_of(configuration: TrainingConfiguration, seed: int, step: int, graphs:
 
 
 def summary(estimates: Sequence[GradientEstimate]) -> dict[str, float]:
-    """Of the steps since the last line of the records."""
+    """Summarize the steps since the last line of the records."""
     found = {}
     if decided := [estimate.decisions for estimate in estimates if estimate.decisions is not None]:
         found = {name: value for name, value in asdict(mean_decisions(decided)).items() if value is not None}
