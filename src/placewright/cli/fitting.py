@@ -90,11 +90,9 @@ def fit(
             advised = {"--memory-limit": memory_limit, "--optimizer": optimizer, "--time-limit": time_limit}
             if is_advice:
                 _check_absent({"--measured": measured, "--dim": dim}, "tables of limits; add --limits")
-                own: dict[str, Any] = {
-                    "memory_limit": memory_limit,
-                    "optimizer": optimizer,
-                    "time_limit": time_limit or "20s",
-                }
+                own: dict[str, Any] = {"memory_limit": memory_limit, "optimizer": optimizer}
+                if time_limit is not None:
+                    own["time_limit"] = time_limit
                 tried = placewright.alternatives(module, machine, **own, **shared).facts
             else:
                 _check_absent(advised, "modules of PyTorch that FILE.py:FUNCTION makes, without --limits")
