@@ -1,4 +1,4 @@
-"""Actors in other processes: answers in the order of the jobs, errors as themselves, deaths told."""
+"""Actors in other processes: answers in the order of the jobs, errors as themselves, deaths reported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from placewright.support.errors import InputError
 
 
 class TwoWordsError(Exception):
-    """One that no other process can make of its message alone."""
+    """An error that no other process can rebuild from its message alone."""
 
     def __init__(self, first: str, second: str) -> None:
         super().__init__(f"{first} {second}")

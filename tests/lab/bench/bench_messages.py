@@ -1,4 +1,4 @@
-"""What a worker of a comparison answers, in this process."""
+"""Messages of a comparison's worker, computed in this process."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ HEADER = Header(
 
 
 def row(graph: str, solver: str, objective: int, evaluations: int | None = None, **changes: object) -> Row:
-    """A feasible row with bound 1 that took 10 ms, unless changed."""
+    """Return a feasible row with bound 1 that took 10 ms, with these changes."""
     plain = Row(
         graph=graph,
         num_ops=10,
@@ -52,13 +52,13 @@ def row(graph: str, solver: str, objective: int, evaluations: int | None = None,
 
 
 def results_of(rows: Iterable[Row], copies: int = 0) -> ResultSet:
-    """The rows without the files."""
+    """Return a result set of these rows, without files."""
     header = replace(HEADER, copies=copies)
     return ResultSet(name="toy", header=header, rows=tuple(rows), started=("today",), processors=("some",))
 
 
 def write_results(folder: Path, rows: Iterable[Row], header: Header = HEADER) -> Path:
-    """The folder as `bench run` leaves it."""
+    """Write a folder as `bench run` leaves it."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.json").write_text(json.dumps({"schema_version": SCHEMA_VERSION, **asdict(header)}))
     (folder / "rows.jsonl").write_text("".join(json.dumps(asdict(one)) + "\n" for one in rows))
@@ -94,7 +94,7 @@ _PLAUSIBLE = (
 
 
 def plausible_rows(num_graphs: int, num_seeds: int = 2, seed: int = 0) -> list[Row]:
-    """As many methods as a full comparison has, at the distances that were measured for them."""
+    """Return rows of as many methods as a full comparison has, with the gaps measured for them."""
     draw = random.Random(seed)
     rows = []
     for index in range(num_graphs):

@@ -96,7 +96,7 @@ def graph(name: str, num_ops: int) -> Graph:
 
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, str]:
-    """By the word that stands for it in TINY, the path."""
+    """Return the path that each word of TINY stands for."""
     out, stg = tmp_path / "out", tmp_path / "stg"
     out.mkdir()
     stg.mkdir()
@@ -105,11 +105,11 @@ def files(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "suite.toml").write_text(suite)
     linked = SUITE.format(devices="2xv100-32g/nvlink", objective="step-time", control="signal")
     (tmp_path / "linked.toml").write_text(linked)
-    # A source and a sink without time, and between them two tasks that both fit beside each other: 3 on 2 processors.
+    # A source and a sink without time, and between them two tasks that run in parallel: 3 on 2 processors.
     (stg / "two.stg").write_text("2\n0 0 0\n1 2 1 0\n2 3 1 0\n3 0 2 1 2\n")
     certified = "instance,procs,lower_bound,upper_bound,status\ntwo.stg,2,3,3,OPTIMAL\n"
     (stg / "certified_makespans.csv").write_text(certified)
-    # The package as it would be after an installation: its Python files and the core beside them.
+    # The package as it would be after an installation: its Python files and the core next to them.
     installed = tmp_path / "installed"
     (installed / "placewright").mkdir(parents=True)
     for path in (*(ROOT / "src" / "placewright").iterdir(), Path(placewright._core.__file__)):
@@ -125,7 +125,7 @@ def files(tmp_path: Path) -> dict[str, str]:
 
 
 def run(script: str, arguments: list[str], files: dict[str, str]) -> str:
-    """What it printed."""
+    """Run a script, check that it succeeds, and return what it printed."""
     for word, path in files.items():
         arguments = [path + argument.removeprefix(word) if argument.split("/")[0] == word else argument
                      for argument in arguments]  # fmt: skip

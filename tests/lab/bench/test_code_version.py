@@ -19,7 +19,7 @@ from placewright.support.errors import InputError
 
 @dataclass(frozen=True)
 class Own:
-    """As BRKGA with a population of that size, or, where it is 0, broken."""
+    """BRKGA with a population of that size; a population of 0 raises ZeroDivisionError."""
 
     population: int
     name: str = "own"

@@ -1,4 +1,4 @@
-"""Every command that the documents claim figures with can be given as it stands there, and starts."""
+"""Every command that documents give for their figures is accepted as written, and starts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DOCUMENTS = (
     *sorted((ROOT / "benchmarks").glob("*.md")),
     *sorted((ROOT / "benchmarks").glob("*/*.md")),
 )
-#: What stands for a choice of the reader's in a documented command.
+#: Values for the words of a documented command that the reader chooses.
 CHOICES = {
     "GRAPHS": "instances.graphs.gz",
     "DEVICES": "2xideal/free",
@@ -33,7 +33,7 @@ CHOICES = {
 
 
 def commands(program: str) -> Iterator[tuple[str, list[str]]]:
-    """Document, and the words of a command after the program; in documents a command may go on in the next line."""
+    """Yield a document and the words of a command in it after the program; a command may continue on the next line."""
     beginning = r"(^|\s)" + r"\s+".join(map(re.escape, program.split()))
     for document in DOCUMENTS:
         for span in re.findall(r"`([^`]+)`", re.sub(r"^```.*?^```", "", document.read_text(), flags=re.M | re.S)):

@@ -1,4 +1,4 @@
-"""Tables beside the best heuristic, by limit and graph by graph."""
+"""Tables that compare with the best heuristic, by limit and graph by graph."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROWS = [
 
 
 def lines_of(table: BenchTable[Any] | str | None) -> dict[str, dict[str, str]]:
-    """By the first cell of a line, its cells by heading."""
+    """Map the first cell of each line to the line's cells by heading."""
     assert isinstance(table, BenchTable)
     lines = [{column.heading: column.text(line) for column in table.columns} for line in table.rows]
     return {next(iter(line.values())): line for line in lines}

@@ -126,7 +126,7 @@ def test_a_solver_of_placements_is_none_of_maps(suite: MapSuite) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Own:
-    """Everything in one level."""
+    """A method that puts everything in one level."""
 
     level: int
     name: str = "own"

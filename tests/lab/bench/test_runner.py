@@ -177,7 +177,7 @@ def test_workers_that_cannot_be_started_are_one_sentence(suite: Path, monkeypatc
 
 
 class DeadlySuite:
-    """Ends the process that asks it for an instance that is not there, as a crash in the core would."""
+    """A suite that ends the process that asks for a missing instance, as a crash in the core would."""
 
     def __init__(self, path: Path) -> None:
         self._suite = read_suite(path)

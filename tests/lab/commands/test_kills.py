@@ -1,4 +1,4 @@
-"""A hundred times kill -9 at random moments: what is written goes on to the same end as if nothing had happened."""
+"""A hundred times kill -9 at random moments: continued runs end as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KILLS = 35
 
 
 def rows(out: Path) -> list[tuple[object, ...]]:
-    """What the rows say, but for the times that they took."""
+    """Return the rows of a folder, sorted, without seconds, traces and dates."""
     lines = [json.loads(line) for line in (out / "rows.jsonl").read_text().splitlines()]
     timed = {"seconds", "trace", "date"}
     return sorted(tuple(sorted((k, repr(v)) for k, v in line.items() if k not in timed)) for line in lines)
@@ -47,7 +47,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def start(command: list[str]) -> subprocess.Popen[bytes]:
-    """In a session of its own, so that its workers can be killed with it."""
+    """Start a command in a session of its own, so that its workers can be killed with it."""
     nowhere = subprocess.DEVNULL
     return subprocess.Popen(
         [sys.executable, "-m", "placewright", *command], stdout=nowhere, stderr=nowhere, start_new_session=True

@@ -43,7 +43,7 @@ def test_a_policy_is_trained_and_plans_with_it(data: Path, tmp_path: Path, capsy
 
 
 def test_a_training_that_is_ended_by_signal_says_nothing(data: Path, tmp_path: Path) -> None:
-    """Python's own process that frees its semaphores told how many there were."""
+    """Python's own process that frees its semaphores used to report how many there were."""
     out = tmp_path / "run"
     command = ["train", "regal", "--data", str(data), "-o", str(out), "--steps", "100000", "--processes", "1", "-q"]
     running = subprocess.Popen([sys.executable, "-m", "placewright", *command], stderr=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""Fused networks have the ops, weights and products of the networks they stand for."""
+"""Fused networks have the ops, weights and products of the networks they represent."""
 
 from collections import Counter
 

@@ -120,7 +120,7 @@ def test_a_real_network_captured_again_is_the_committed_graph(label: str) -> Non
 
 
 def without_library(graph: Graph) -> Graph:
-    """As graphs were captured when the zoo had one library only."""
+    """Return the graph as it was captured when the zoo had only one library."""
     return replace(graph, metadata={name: value for name, value in graph.metadata.items() if name != "library"})
 
 
@@ -185,7 +185,7 @@ def test_training_graphs_of_the_libraries_share_no_topology_with_the_zoos_test_p
 
 
 def suites(pattern: str) -> dict[str, Suite]:
-    """Those whose graphs are here."""
+    """Read the suites whose graphs are present."""
     paths = (BENCHMARKS / "suites").glob(pattern)
     graphs = {path: path.parent / tomllib.loads(path.read_text())["graphs"] for path in paths}
     return {path.stem: read_suite(path) for path, of in graphs.items() if of.exists()}

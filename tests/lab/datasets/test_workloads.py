@@ -25,7 +25,7 @@ def language_model(layers: int, steps: int) -> Graph:
 
 
 def members(graph: Graph, *rules: str) -> list[set[str]]:
-    """By unit the names of its ops."""
+    """Return the names of each unit's ops."""
     problem = problem_of(graph, machine_of(2))
     of_op = units_of(problem, rules).of_op
     names = np.array([graph.ops[i].name for i in problem.lowered.graph_op])
@@ -36,7 +36,7 @@ def test_without_variables_a_layer_is_one_group_and_with_them_each_of_its_steps(
     graph = language_model(layers=2, steps=3)
     products = [op.name for op in graph.ops if op.target == "aten.addmm.default" and op.module.startswith("cells")]
     assert len(products) == 6
-    # Who reads the weights of a layer stands with them: three products in each of two layers.
+    # Ops that read the weights of a layer are placed with them: three products in each of two layers.
     whole = members(graph)
     assert sorted(len(unit & set(products)) for unit in whole if unit & set(products)) == [3, 3]
     apart = members(with_variables(graph), *COLOCRL_RULES)

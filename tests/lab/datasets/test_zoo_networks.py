@@ -66,13 +66,13 @@ SMALL = ("squeezenet_1_1", "mixer_s16", "network_in_network", "graph_attention2"
 
 
 def ops_of(mode: Mode) -> dict[str, int]:
-    """The number of ops of each network's graph, as it was counted with the pinned versions."""
+    """Return the number of ops of each network's graph, counted with the pinned versions."""
     with (Path(__file__).parent / "zoo_ops.csv").open() as lines:
         return {row["network"]: int(row[mode]) for row in csv.DictReader(lines) if row[mode]}
 
 
 def check_graph(graph: Graph) -> None:
-    """Every op is known, and reads only what stands before it."""
+    """Check that every op is known and reads only what comes before it."""
     assert not {"other", "control_flow"} & {op.kind for op in graph.ops}
     made = {index for index, tensor in enumerate(graph.tensors) if tensor.role != "activation"}
     for op in graph.ops:

@@ -16,7 +16,7 @@ def small_chip() -> Chip:
 
 
 def convolutions(number: int = 4, channels: int = 16) -> MemoryProblem:
-    """So many 3x3 convolutions of an 8x8 image, one after the other, then a linear layer.
+    """Return `number` 3x3 convolutions of an 8x8 image in sequence, then a linear layer.
 
     Each convolution but the first has 16 * 16 * 9 + 4 * 16 = 2,368 B of weights and makes 1,024 B.
     """

@@ -26,7 +26,7 @@ def random_policy(configuration: PolicyConfiguration = SMALL, seed: int = 0, nam
 def logits_given(
     weights: Weights, configuration: PolicyConfiguration, graph: Features, actions: np.ndarray
 ) -> np.ndarray:
-    """Of numpy's forward pass where those actions are drawn, [num ops, num choices]."""
+    """Return the logits of numpy's forward pass when those actions are drawn, [num ops, num choices]."""
     logits = logits_of(weights, configuration, graph)
     if not isinstance(logits, LogitsInOrder):
         return logits
@@ -35,6 +35,6 @@ def logits_given(
 
 
 def random_actions(configuration: PolicyConfiguration, num_ops: int, seed: int = 0) -> np.ndarray:
-    """Int64 [num ops, num choices], without one that ops make together."""
+    """Return random int64 actions [num ops, num choices], without the action that ops choose together."""
     levels = configuration.action_space.levels
     return np.random.default_rng(seed).integers(levels, size=(num_ops, len(levels)))

@@ -1,4 +1,4 @@
-"""What tests of learned placers try them on."""
+"""A problem and a measure for tests of learned placers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from placewright.search.run.search_run import SearchRun
 
 
 def columns(count: int = 6, latency_ns: int = 20, **rest: Any) -> Problem:
-    """As many chains of three ops of 10 ns, which two devices do in half the time of one when they share the chains."""
+    """Return `count` chains of three ops of 10 ns; two devices that share the chains take half the time of one."""
     ops: dict[str, tuple[str, int]] = {}
     for chain in range(count):
         ops |= {f"a{chain}": ("", 4), f"b{chain}": (f"a{chain}", 4), f"c{chain}": (f"b{chain}", 4)}
@@ -35,7 +35,7 @@ def task_of(problem: Problem, rules: tuple[str, ...] = (), seed: int = 0) -> Tas
 
 
 def costs_of_proposals(method: LearnedPlacer, problem: Problem, steps: int) -> list[float]:
-    """The mean cost of what it proposes, step by step; one device counts 1."""
+    """Return the mean cost of the proposals, step by step; one device counts 1."""
     environment, task = FirstComeEnvironment(problem), task_of(problem)
     environment.reference = float(environment.measure(np.zeros((1, problem.core.num_ops), np.int32)).objective[0])
     learner = method.proposals(task)

@@ -1,4 +1,4 @@
-"""The slow, obvious schedule of a placement first come, first served, and what it costs. No launches."""
+"""The slow, obvious first-come, first-served schedule of a placement, and its costs. No launches."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from placewright.problem import Problem
 
 
 def first_come(problem: Problem, device_of: list[int]) -> tuple[Order, Simulated]:
-    """The whole order, and the reference simulation of it."""
+    """Return the whole order, and its reference simulation."""
     order = _with_transfers(problem, device_of, _ops(problem, device_of))
     return order, simulate(problem, device_of, order)
 
 
 def _followers(problem: Problem) -> list[list[int]]:
-    """Who waits for each op, by tensors and by control."""
+    """Return the ops that wait for each op, through tensors or control dependencies."""
     structure = structure_of(problem)
     needs = [
         {structure.producer[t] for t in structure.inputs[op]} | set(structure.predecessors[op])
@@ -24,7 +24,7 @@ def _followers(problem: Problem) -> list[list[int]]:
 
 
 def _goes_first(problem: Problem, device_of: list[int]) -> list[bool]:
-    """Inputs that another device waits for: they take no time and wait for nothing but such ops."""
+    """Mark inputs that another device waits for: they take no time and wait only for such ops."""
     structure, followers = structure_of(problem), _followers(problem)
     time_ns = problem.time_ns[problem.lowered.graph_op]
     is_input = [False] * structure.num_ops
@@ -38,7 +38,7 @@ def _goes_first(problem: Problem, device_of: list[int]) -> list[bool]:
 
 
 def _ops(problem: Problem, device_of: list[int]) -> list[int]:
-    """The op next that can start earliest, of the lowest device; on it the one that has waited longest."""
+    """Repeatedly take the device where an op can start earliest (ties: lowest), and its op that has waited longest."""
     structure, links = structure_of(problem), problem.machine.links
     time_ns = problem.time_ns[problem.lowered.graph_op]
     goes_first = _goes_first(problem, device_of)
@@ -83,7 +83,7 @@ def _with_transfers(problem: Problem, device_of: list[int], ops: list[int]) -> O
 
 
 def _early(problem: Problem, device_of: list[int], ops: list[int]) -> Order:
-    """A tensor leaves right after its producer, by tensor, then device."""
+    """Send each tensor right after its producer, in tensor, then device order."""
     structure = structure_of(problem)
     needed = structure.needed_transfers(device_of)
     order: Order = []
@@ -93,7 +93,7 @@ def _early(problem: Problem, device_of: list[int], ops: list[int]) -> Order:
 
 
 def _batched(problem: Problem, device_of: list[int], ops: list[int]) -> Order:
-    """When an op lacks a tensor, everything that waits between the two devices leaves, first what comes here."""
+    """Send all waiting tensors between two devices when an op lacks one, those to the op's device first."""
     structure = structure_of(problem)
     unsent = structure.needed_transfers(device_of)
     order: Order = []

@@ -1,4 +1,4 @@
-"""Actions drawn op after op (REGAL, A.8), against what the definition says of their probabilities."""
+"""Actions drawn op after op (REGAL, A.8), compared with the probabilities in the definition."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHAPES = [
 
 
 def sure_policy(configuration: PolicyConfiguration) -> RegalPolicy:
-    """With large weights, so that what was drawn before matters much."""
+    """Return a policy with large weights, so that earlier draws matter much."""
     policy = random_policy(configuration)
     return replace(policy, weights={name: 3 * array for name, array in policy.weights.items()})
 
@@ -39,14 +39,14 @@ def network_of(policy: RegalPolicy) -> PolicyNetwork:
 
 
 def logits_in_torch(policy: RegalPolicy, graph: Features, samples: list[np.ndarray]) -> Any:
-    """[samples, num ops, num logits], given the actions of each sample."""
+    """Return logits [samples, num ops, num logits], given the actions of each sample."""
     network = network_of(policy)
     with torch.no_grad():
         return network(network.states(Batch.of([graph])), torch.from_numpy(np.array(samples))).numpy()
 
 
 def logits_by_definition(policy: RegalPolicy, graph: Features, actions: np.ndarray) -> np.ndarray:
-    """In double, op by op: equations 6 to 11 with the op's state and the actions of the op before as input."""
+    """Compute logits in float64, op by op: equations 6 to 11 on the op's state and the previous op's actions."""
     weights: Weights = {name: array.astype(np.float64) for name, array in policy.weights.items()}
     with torch.no_grad():
         states = network_of(policy).states(Batch.of([graph])).numpy().astype(np.float64)
@@ -71,12 +71,12 @@ def logits_by_definition(policy: RegalPolicy, graph: Features, actions: np.ndarr
 
 
 def choices_of(configuration: PolicyConfiguration, rows: np.ndarray) -> list[np.ndarray]:
-    """Columns of each choice that ops make for themselves, and of the elite bias."""
+    """Return the columns of each choice that ops make for themselves, and of the elite bias."""
     return np.split(rows, np.cumsum(configuration.action_space.levels), axis=-1)
 
 
 def log_probability(configuration: PolicyConfiguration, logits: np.ndarray, actions: np.ndarray) -> float:
-    """Of all the actions of a graph together, from the logits given those before each op."""
+    """Return the log probability of all actions of a graph, from logits given the actions before each op."""
     *alone, together = choices_of(configuration, logits)
     found = sum(
         log_softmax(own, axis=1)[np.arange(len(own)), actions[:, number]].sum() for number, own in enumerate(alone)

@@ -1,4 +1,4 @@
-"""Colocation groups by name, on graphs whose groups can be told by looking."""
+"""Colocation groups by name, on graphs whose groups are plain to see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a policy imitates, as levels of its actions."""
+"""Demonstrations that a policy imitates, as levels of its actions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from placewright.support.errors import InputError
 
 
 def features_of(to_first: list[float], position: list[float]) -> Features:
-    """Of two devices; of all kinds of affinity but the last the larger is to the other device."""
+    """Return features for two devices; the last kind of affinity is to `to_first`, all others have its signs
+    swapped."""
     lean = np.array([to_first, -np.array(to_first)]).T
     return Features(
         op=np.hstack(
@@ -129,7 +130,7 @@ def test_for_memory_every_kind_of_affinity_is_tried_weakly_and_surely() -> None:
     uniform, *tried = candidate_actions(replace(FEATURES, op=op), space)
     # Means of 1/2 and 1/3 of the variance are the third of five levels and the second, of 17 the ninth and the sixth.
     assert uniform.tolist() == [[2, 1, 2, 1, 8, 5]] * 3
-    # Of five levels the last and the first stand for means of 5/6 and 1/6, the fourth and the second for 4/6 and 2/6.
+    # The last and first of five levels are means of 5/6 and 1/6, the fourth and second of 4/6 and 2/6.
     assert tried[0].tolist() == [[3, 1, 1, 1, 8, 5], [1, 1, 3, 1, 8, 5], [1, 1, 3, 1, 8, 5]]
     assert tried[1].tolist() == [[4, 1, 0, 1, 8, 5], [0, 1, 4, 1, 8, 5], [0, 1, 4, 1, 8, 5]]
     assert [actions[0].tolist() for actions in tried[2:]] == [[1, 1, 3, 1, 8, 5], [0, 1, 4, 1, 8, 5]] * 3

@@ -1,4 +1,4 @@
-"""GDP: its network against slow references, what it sees, and what it is told of memory."""
+"""GDP: its network compared with slow references, what it sees, and what it learns about memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SMALL = NetworkSettings(width=8, rounds=2, layers=2, heads=2, segment=4, memory=
 
 
 def chains(count: int = 6, latency_ns: int = 20, num_devices: int = 2, **rest: Any) -> Problem:
-    """As many chains of three ops of 10 ns."""
+    """Return `count` chains of three ops of 10 ns."""
     ops: dict[str, tuple[str, int]] = {}
     for chain in range(count):
         ops |= {f"a{chain}": ("", 4), f"b{chain}": (f"a{chain}", 4), f"c{chain}": (f"b{chain}", 4)}
@@ -36,7 +36,7 @@ def observed(problem: Problem) -> Observation:
 
 
 def network(settings: NetworkSettings = SMALL, num_devices: int = 2, seed: int = 3) -> Any:
-    """With weights that no longer give all devices the same."""
+    """Return a network with noise on its weights, so that it no longer treats all devices alike."""
     found, generator = seeded(lambda: GdpNetwork(GdpConfiguration(num_devices=num_devices, network=settings)), seed)
     with torch.no_grad():
         for weight in found.parameters():
@@ -65,8 +65,8 @@ def test_an_embedding_is_the_papers_formula_edge_by_edge() -> None:
 
 
 def recurrent(layer: Any, values: Any, conditions: Any, settings: NetworkSettings) -> Any:
-    """A layer as Transformer-XL describes it: one segment after the other, what is kept of the one before cut off from
-    gradients."""
+    """Compute a layer as Transformer-XL describes it: segment by segment, no gradients through what is kept of the
+    previous."""
     width, kept, found = settings.width, None, []
     for state, condition in zip(values.split(settings.segment), conditions.split(settings.segment), strict=True):
         own, wide = condition[:, :width], condition[:, width:]

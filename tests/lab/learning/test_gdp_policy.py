@@ -129,7 +129,7 @@ def test_a_training_that_was_interrupted_goes_on_to_the_same_weights(data: Path,
 
 
 def test_a_training_on_devices_that_are_alike_is_not_taken_for_one_that_failed(data: Path, tmp_path: Path) -> None:
-    """One unit stands on the first of them: it has no logits for the others, and no entropy."""
+    """One unit is on the first of the devices: it has no logits for the others, and no entropy."""
     train(data, replace(TRAINING, checkpoint_interval=1), tmp_path, name="small")
     facts = [line for line in Records(tmp_path, 4).lines if "entropy" in line]
     assert len(facts) == 4 > LINES
@@ -195,7 +195,7 @@ def test_a_policy_is_read_back_equal_and_a_spoilt_one_is_refused(tmp_path: Path)
 
 
 def replace_configuration(policy: GdpPolicy, configuration: GdpConfiguration) -> GdpPolicy:
-    """One whose file says what its weights are not."""
+    """Return a policy whose configuration contradicts its weights."""
     spoilt = policy_of(policy.configuration)
     object.__setattr__(spoilt, "configuration", configuration)
     return spoilt

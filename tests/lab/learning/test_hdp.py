@@ -1,4 +1,4 @@
-"""HDP: what its two networks are told, that their probabilities are those of whole decisions, and what is repaired."""
+"""HDP: the inputs of its two networks, that their probabilities are those of whole decisions, and what is repaired."""
 
 from __future__ import annotations
 

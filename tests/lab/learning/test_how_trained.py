@@ -1,4 +1,4 @@
-"""How a policy was trained, from the record in its file."""
+"""Descriptions of how a policy was trained, from the record in its file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The placements that experts make by hand: which layer, lookup and softmax stands where."""
+"""Placements that experts make by hand: the device of each layer, lookup and softmax."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORDS = torch.zeros(2, 2, dtype=torch.int64)
 
 
 def devices(graph: Graph, num_devices: int, *phases: str) -> dict[str, set[int]]:
-    """By module the devices of its ops in these phases, without variables."""
+    """Return the devices of each module's ops in the given phases, without variables."""
     problem = problem_of(graph, machine_of(num_devices))
     found: defaultdict[str, set[int]] = defaultdict(set)
     for op, device in zip(problem.lowered.graph_op, layer_wise_placement(problem), strict=True):

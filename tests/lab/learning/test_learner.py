@@ -68,7 +68,7 @@ def fixed(worth: tuple[int, ...] = FixedRewards.worth) -> GuidedSearch:
 
 
 def learner_of(configuration: RegalTraining) -> Learner:
-    """With weights that are no longer silent."""
+    """Return a learner with noise on its weights, which are no longer silent."""
     learner = Learner(configuration, 3)
     random = np.random.default_rng(3)
     learner.weights = (learner.weights + 0.2 * random.normal(size=len(learner.weights))).astype(np.float32)
@@ -76,7 +76,7 @@ def learner_of(configuration: RegalTraining) -> Learner:
 
 
 def log_probability(logits: np.ndarray, space: ActionSpace, actions: np.ndarray) -> float:
-    """Choice by choice; what ops choose together counts once, by the mean of their logits."""
+    """Sum log probabilities over choices; what ops choose together counts once, by the mean of their logits."""
     found, begin = 0.0, 0
     for choice, levels in enumerate(space.levels):
         part = logits[:, begin : begin + levels]

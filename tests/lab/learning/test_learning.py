@@ -1,4 +1,4 @@
-"""That a training learns: minutes, so of the long tests."""
+"""Trainings that must learn: they take minutes, so they are among the long tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention and pooling by the core, beside torch_geometric's own."""
+"""Attention and pooling by the core, compared with torch_geometric's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boltzmann chromosomes, the operators of evolution, and what maps are worth, beside slow references."""
+"""Boltzmann chromosomes, the operators of evolution, and the values of maps, compared with slow references."""
 
 from __future__ import annotations
 

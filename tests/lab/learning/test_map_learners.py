@@ -42,7 +42,7 @@ NAMES: tuple[LearnerName, ...] = ("ea", "pg", "egrl")
 
 
 def learner(name: LearnerName, mode: Mode = "fixed") -> MapLearner:
-    """Of a tiny population and network."""
+    """Return a learner with a tiny population and network."""
     evolution = replace(evolution_settings(mode, only_chromosomes=name == "ea"), population=6)
     return MapLearner(
         name=name,
@@ -98,7 +98,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_map(name: LearnerName, tmp_pa
 
 
 def test_the_best_policy_is_the_fittest_that_acted_though_the_population_has_lost_it() -> None:
-    """Where all elites are chromosomes, the graph policies are children that have not been tried."""
+    """All elites are chromosomes, so the graph policies are children that have not been tried."""
     fitness, lost = list[float](), list[bool]()
 
     def look(of: Egrl, _: object) -> None:

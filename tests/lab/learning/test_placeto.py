@@ -47,7 +47,7 @@ def test_rounds_of_messages_are_what_a_loop_over_nodes_sums_up() -> None:
                 summed = sum((told[sender] for sender in senders), torch.zeros(2, 3))
                 expected[node] = expected[node] + messages.heard(summed)
     assert torch.allclose(messages(nodes), torch.stack(expected), atol=1e-5)
-    # Who hears nobody stays as it was.
+    # A node without messages stays as it was.
     assert torch.equal(messages(nodes)[0], nodes[0])
 
 
@@ -95,7 +95,7 @@ def test_a_node_asks_itself_and_sums_over_its_ancestors_descendants_and_others()
 
 
 def test_names_of_nodes_do_not_matter() -> None:
-    """So a policy may serve another graph: what it says does not hang on the order of the nodes."""
+    """A policy may serve another graph because its output does not depend on the order of the nodes."""
     one, features = network(), torch.randn(6, 1, 5)
     shuffled = np.random.default_rng(0).permutation(6)
     edges = shuffled[random_edges(6)]
@@ -199,7 +199,7 @@ def test_every_measurement_counts_and_an_episode_has_as_many_as_were_asked_for()
         sizes.append(devices.copy())
     learner.close()
     assert [len(each) for each in sizes] == [2] * 7
-    # After the first third of an episode the other two thirds still stand where everything began.
+    # After the first third of an episode the other two thirds are still where everything began.
     assert not sizes[0][:, 4:].any()
     assert not sizes[3][:, 4:].any()
     assert sizes[2].any()

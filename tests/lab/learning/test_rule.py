@@ -34,7 +34,7 @@ TIME = RuleConfiguration(objective="step-time", weights={"own": 1})
 
 
 def features_of(**columns: list[float]) -> Features:
-    """Of four ops on two devices for step time, without affinities: zeros but for these columns."""
+    """Return features of four ops on two devices for step time, without affinities: zeros except these columns."""
     names = ("inputs", "outputs", "workspace", "", "before", "after", "own", "", "", "", "position")
     op = np.zeros((4, len(names)), np.float32)
     for name, values in columns.items():

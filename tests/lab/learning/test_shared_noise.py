@@ -1,4 +1,4 @@
-"""Noise that units share with those that they exchange tensors with, and that who draws with it goes on drawing."""
+"""Noise that units share with those they exchange tensors with; learners that draw with it keep drawing."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_fixed_unit_takes_the_first_choice_and_the_others_stand_to_it_as_befor
     free = choices(torch.zeros(15, 3), three_chains(), 1.0, 50, generator())
     fixed = choices(torch.zeros(15, 3), three_chains(), 1.0, 50, generator(), fixed=4)
     assert bool((fixed[:, 4] == 0).all())
-    # The same units stand together.
+    # The same units are together.
     assert torch.equal(fixed == fixed[:, :1], free == free[:, :1])
 
 

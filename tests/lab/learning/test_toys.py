@@ -1,4 +1,4 @@
-"""Toys with a known optimum: what a learner comes to draw on them, and what it draws without learning."""
+"""Toys with a known optimum: what a learner draws on them after training, and without learning."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ SMALL = NetworkSettings(width=16, rounds=2, layers=1, heads=2, segment=32, memor
 
 
 def two_chains() -> Problem:
-    """Eight ops of 10 ns each, whose tensors take 50 ns from device to device. One device takes 160 ns, a chain each
-    80, so the least cost is the root of a half. The kinds of ops tell the chains apart, too: by their places alone GDP
+    """Two chains of eight ops of 10 ns each, whose tensors take 50 ns between devices. One device takes 160 ns, one per
+    chain 80, so the least cost is the root of a half. The kinds of ops also tell the chains apart: by places alone GDP
     takes longer."""
     ops = {f"{chain}{i}": (f"{chain}{i - 1}" if i else "", 500_000) for chain in "ab" for i in range(8)}
     graph = graph_of(ops)
@@ -74,9 +74,9 @@ def test_what_is_drawn_gets_cheaper_by_learning_alone(method: Any, learns: bool)
 
 
 def tree() -> Problem:
-    """Fifteen ops of 10 ns, each of which reads two but for the eight leaves; a tensor takes 17 ns from device to
-    device. One device takes 150 ns, the best of all 2^15 placements 90, so the least cost is the root of 0.6. The
-    kind of an op says under which of the root's two readers it stands."""
+    """Fifteen ops of 10 ns; each but the eight leaves reads two others; a tensor takes 17 ns between devices. One
+    device takes 150 ns, the best of all 2^15 placements 90, so the least cost is the root of 0.6. The kind of an op
+    says which of the root's two readers it is under."""
     ops = {f"n{i}": (f"n{2 * i} n{2 * i + 1}" if i < 8 else "", 500_000) for i in range(15, 0, -1)}
     graph = graph_of(ops)
     left = {"n2", "n4", "n5", "n8", "n9", "n10", "n11"}
@@ -101,7 +101,7 @@ def test_no_placement_of_the_tree_costs_less_than_the_root_of_three_fifths() -> 
 )
 @pytest.mark.parametrize("learns", [True, False])
 def test_a_tree_gets_cheaper_by_learning_alone(method: Any, learns: bool) -> None:
-    """But for HDP, which learns groups too and draws as it began after 4,500 placements."""
+    """HDP is left out: it also learns groups, and after 4,500 placements it still draws as it began."""
     method = method if learns else without_learning(method)
     costs = costs_of_proposals(method, tree(), 120)
     assert (np.mean(costs[-10:]) < 0.97 * np.mean(costs[:10])) == learns
@@ -109,7 +109,7 @@ def test_a_tree_gets_cheaper_by_learning_alone(method: Any, learns: bool) -> Non
 
 @pytest.mark.parametrize(("gradient_steps", "learns"), [(1.0, True), (0.0, False)])
 def test_pg_comes_to_put_tensors_where_they_are_read_fast(gradient_steps: float, learns: bool) -> None:
-    """Of the 729 maps of three ops the fastest takes 396,800 ps; the policy begins at one of 5,568,000 ps."""
+    """The fastest of the 729 maps of three ops takes 396,800 ps; the policy begins at one of 5,568,000 ps."""
     problem, latencies = convolutions(2), list[int]()
 
     def keep(learner: Any, _: object) -> None:

@@ -93,7 +93,7 @@ if __name__ == "__main__":
 
 
 def run_and_kill(data: Path, out: Path, script: Path) -> None:
-    """Until step 4, with a folder's name in the environment of all its processes."""
+    """Run a training that kills itself at step 4; the environment of all its processes names the folder."""
     script.write_text(KILLED)
     here = Path(__file__).parent
     environment = {**os.environ, "PYTHONPATH": f"{here.parents[1]}{os.pathsep}{here}", "KILLED_TRAINING": str(out)}
@@ -102,7 +102,7 @@ def run_and_kill(data: Path, out: Path, script: Path) -> None:
 
 
 def processes_of(out: Path) -> list[int]:
-    """Of a training that `run_and_kill` started."""
+    """Return the ids of the processes of a training that `run_and_kill` started."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended meanwhile
@@ -195,7 +195,7 @@ def test_a_spoiled_checkpoint_is_named(
 
 
 class _Code:
-    """Unpickled as any object is, it makes a file."""
+    """An object that makes a file when pickle loads it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -274,7 +274,7 @@ def test_gradients_that_are_no_numbers_end_the_training(
 def test_a_training_that_cannot_learn_stops_and_says_so_again_when_it_is_asked_again(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the third line of the records on all ops are decided alike, of which three in a row are enough."""
+    """All ops are decided alike from the third line of the records on; three such lines in a row are enough."""
     seen = list[int]()
 
     def collapsed(self: Workers, weights: np.ndarray, tasks: object) -> list[GradientEstimate]:

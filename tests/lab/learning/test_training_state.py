@@ -57,7 +57,7 @@ def test_an_update_is_a_step_of_adam_along_the_mean_gradient_cut_to_its_largest_
 
 
 def test_passes_of_one_step_are_updates_at_its_rate_by_one_adam() -> None:
-    """Though at the first step, and where rewards follow an expert, Adam begins anew."""
+    """Exceptions: Adam begins anew at the first step, and where rewards follow an expert."""
     state = TrainingState(TRAINING, 0)
     before, along = state.weights.copy(), estimates(state, 1)[0].gradient
     for scale, ends_step in ((1, False), (0.5, False), (0.25, True), (2, True)):
@@ -87,7 +87,7 @@ def test_the_best_validation_is_the_largest_and_of_equals_the_first() -> None:
 
 
 def test_a_step_draws_once_and_learns_from_that_in_every_pass() -> None:
-    """What each pass asks the workers for, and with which weights."""
+    """Check what each pass asks of the workers, and with which weights."""
     state = TrainingState(TRAINING, 0)
     asked: list[tuple[np.ndarray, list[RolloutTask]]] = []
 

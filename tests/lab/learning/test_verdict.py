@@ -1,4 +1,4 @@
-"""Whether a training learns: what is looked at, and what stops it."""
+"""Verdicts on whether a training learns: what they look at, and what stops a training."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_steps_that_imitate_are_no_part_of_a_gain() -> None:
 
 
 def drawn_by(rewards: Callable[[int, NDArray[np.int64], np.random.Generator], NDArray[Any]], seed: int) -> Gain:
-    """What 200 steps of four of twenty graphs gain, which differ by far more than anything is learned."""
+    """Return the gain of 200 steps on four of twenty graphs each; graphs differ by far more than is learned."""
     random = np.random.default_rng(seed)
     drawn = DrawnRewards(first_step=0, steps=200, copies=0)
     for step in range(200):

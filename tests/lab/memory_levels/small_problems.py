@@ -1,4 +1,4 @@
-"""Small memory problems: by hand, and at random."""
+"""Small memory problems: some made by hand, some at random."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Numbers that an independent simulator of the same model gave, before this one was written: sizes, latencies of the
-compilers' maps, optima. They hold to the digits that were written down."""
+"""Numbers from an independent simulator of the same model, written before this one: sizes, latencies of the compilers'
+maps, optima. They hold to the digits written down."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What holds for every solver of maps, and how near to the optimum they come."""
+"""Properties of every map solver, and how close the solvers come to the optimum."""
 
 from itertools import product
 
@@ -30,7 +30,7 @@ def solved(problem: MemoryProblem, solver: str, evaluations: int = 400, seed: in
 
 
 def least_latency(problem: MemoryProblem) -> int:
-    """By trying every map."""
+    """Return the least latency in ps over all maps."""
     every = product(range(problem.num_levels), repeat=problem.num_tensors)
     maps = np.array(list(every), np.uint8).reshape(-1, problem.num_tensors)
     return int(problem.evaluate(maps).latency_ps.min())

@@ -1,4 +1,4 @@
-"""Maps are timed as the model says: by hand, and beside a slow simulator that starts from the graph."""
+"""Maps are timed as the model says: by hand, and compared with a slow simulator that starts from the graph."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def by_hand() -> MemoryProblem:
         (DRAM, DRAM, DRAM, DRAM, 23, 0),
         # 1 + 100 / 100, then 1 + max(40 / 100, 70 / 10).
         (SRAM, SRAM, DRAM, DRAM, 10, 0),
-        # b's weight does not fit beside the 100 B and is moved.
+        # b's weight does not fit next to the 100 B and is moved.
         (SRAM, SRAM, SRAM, DRAM, 10, 50),
         # During b 50 + 40 + 20 B: its result is moved. 1 + 60 / 10, then 1 + max(90 / 100, 20 / 10).
         (DRAM, SRAM, SRAM, SRAM, 10, 20),
@@ -68,7 +68,7 @@ def drawn_maps(problem: MemoryProblem, seed: int, count: int) -> np.ndarray:
 
 
 def assembled(problem: MemoryProblem, levels: np.ndarray, latency_ps: int, seed: int) -> MemoryMap:
-    """A map that was drawn, as a file would hold it."""
+    """Return a drawn map as a file would hold it."""
     result = MapResult(
         solver="drawn",
         levels=levels,
@@ -109,11 +109,11 @@ def cache_step() -> Graph:
 @pytest.mark.parametrize(
     ("cache", "result", "microseconds"),
     [
-        # The token of 4 B comes from DRAM. update: 100 B read and 100 B written, 2 us beside 0.4 us. attend: 100 B
-        # read from SRAM and 4 B written there, 1.04 us; or written to DRAM, max(1, 0.4) us.
+        # The token of 4 B comes from DRAM. update: 100 B read and 100 B written, 2 us in parallel with 0.4 us. attend:
+        # 100 B read from SRAM and 4 B written there, 1.04 us; or written to DRAM, max(1, 0.4) us.
         (SRAM, SRAM, 2 + 1.04),
         (SRAM, DRAM, 2 + 1),
-        # 204 B of DRAM, 20.4 us; then 100 B, 10 us beside 0.04 us; or 104 B, 10.4 us.
+        # 204 B of DRAM, 20.4 us; then 100 B, 10 us in parallel with 0.04 us; or 104 B, 10.4 us.
         (DRAM, SRAM, 20.4 + 10),
         (DRAM, DRAM, 20.4 + 10.4),
     ],
@@ -141,7 +141,7 @@ def test_what_the_op_before_overwrites_is_not_fetched_early() -> None:
 
 
 def check_overwriting(seed: int) -> int:
-    """Compares maps of a graph that overwrites in place with the slow simulator; how many weights it overwrites."""
+    """Compare maps of a graph that overwrites in place with the slow simulator; count the weights it overwrites."""
     graph, chip = overwriting_graph(seed), random_chip(seed)
     try:
         problem = make_memory_problem(graph, chip)

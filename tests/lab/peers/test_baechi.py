@@ -63,14 +63,14 @@ def test_an_op_counts_its_outputs_its_workspace_and_the_parameters_it_is_first_t
 
 
 def test_m_etf_starts_what_can_start_first() -> None:
-    # c waits for nobody and starts at 0 beside a; b follows a where it is, for moving takes 3.
+    # c waits for nothing and starts at 0 in parallel to a; b follows a on its device, as moving takes 3.
     graph = graph_of({"a": ("", 1), "b": ("a", 1), "c": ("", 1)})
     problem = problem_of(graph, machine_of(2, Link(latency_ns=3)), [9, 9, 2])
     assert placement(problem, "m-etf") == {"a": 0, "b": 0, "c": 1}
 
 
 def test_m_etf_passes_over_a_full_device() -> None:
-    # b needs a's 8 bytes beside its own 8; it could start at 5 on d0, which holds only 15, and goes to d1.
+    # b needs a's 8 bytes besides its own 8; it could start at 5 on d0, which holds only 15, and goes to d1.
     graph = graph_of({"a": ("", 8), "b": ("a", 8)})
     problem = problem_of(graph, machine_of(2, Link(latency_ns=3)), 5, memory_limits_bytes=(15, 16))
     result = solve(problem, "m-etf")
@@ -79,8 +79,8 @@ def test_m_etf_passes_over_a_full_device() -> None:
 
 
 def test_m_etf_returns_to_a_device_whose_memory_was_freed() -> None:
-    # The device holds 10. a's 8 bytes leave no room for c until b has read them, at 5; then c comes before e,
-    # which stands later. With room enough it comes before b, too.
+    # The device holds 10. a's 8 bytes leave no room for c until b has read them, at 5; then c runs before e,
+    # which is later in the captured order. With enough room c also runs before b.
     graph = graph_of({"a": ("", 8), "c": ("", 8), "b": ("a", 2), "e": ("b", 1)})
     problem = problem_of(graph, machine_of(1), 5, memory_limits_bytes=(10,))
     assert solve(problem, "m-etf").solution.order[:, 0].tolist() == [0, 2, 1, 3]
@@ -89,7 +89,7 @@ def test_m_etf_returns_to_a_device_whose_memory_was_freed() -> None:
 
 
 def test_m_etf_reserves_the_parameters_of_a_whole_group() -> None:
-    # a alone would fit d0 (4 of 10 bytes), but c must stand with it and reads 9 bytes of parameters.
+    # a alone would fit d0 (4 of 10 bytes), but c must share its device and reads 9 bytes of parameters.
     problem = problem_of(
         sketch("wa=4", "wc=9", "a wa", "b", "c wc"),
         machine_of(2),
@@ -135,7 +135,7 @@ BAECHI = {"m-etf": MemoryEtf(), "m-sct": MemorySct()}
 
 
 def fork() -> Problem:
-    """a makes what b and c read, 10 ns each; to move it takes 30 ns. c makes what d and e read."""
+    """Return a problem where b and c read a, and d reads c: 10, 10, 20 and 50 ns; a transfer takes 30 ns."""
     graph = graph_of({"a": ("", 4), "b": ("a", 4), "c": ("a", 4), "d": ("c", 4)})
     return problem_of(graph, machine_of(2, Link(latency_ns=30)), [10, 10, 20, 50])
 

@@ -113,8 +113,8 @@ def test_blocking_transfers_with_controls_are_solved_as_by_brute_force(
 def test_who_only_stands_later_in_the_order_may_start_earlier(
     control: ControlMode, step_time_ns: int, num_devices: int
 ) -> None:
-    # x (10), then its reader a (2), on d0: a runs from 10 to 12. b (5) stands after a. By order alone it may run on
-    # d1 from 0; told by a signal it starts at 12 on any device.
+    # x (10), then its reader a (2), on d0: a runs from 10 to 12. b (5) comes after a. By order alone it may run on
+    # d1 from 0; if it waits for a signal it starts at 12 on any device.
     graph = graph_of({"x": ("", 1), "a": ("x", 1), "b": ("", 1)}, controls={"b": "a"})
     machine = machine_of(num_devices, transfer_model="blocking")
     problem = problem_of(graph, machine, [10, 2, 5], control=control)
@@ -143,7 +143,8 @@ def test_the_whole_method_is_optimal_where_it_says_so_and_its_bound_holds(proble
 def test_a_model_made_smaller_claims_no_bound_that_does_not_hold(
     problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As for large problems: too few segments to bound anything, and orders left out, which only relaxes."""
+    """The models are cut as for large problems: too few segments to bound anything, and orders left out, which only
+    relaxes."""
     monkeypatch.setattr(segments, "MAX_LITERALS", 0)
     monkeypatch.setattr(intervals, "MAX_PAIRS", -1)
     problem = replace(problem, objective="step-time")
@@ -157,8 +158,8 @@ def test_a_model_made_smaller_claims_no_bound_that_does_not_hold(
 
 
 def test_neighbouring_segments_that_no_tensor_joins_are_one() -> None:
-    # a and c on d0, b and d on d1. b reads a over the first barrier, d reads c over the second. c could stand in the
-    # first segment, but it stands behind the first barrier, as b does; nothing joins these two, d is joined to c.
+    # a and c on d0, b and d on d1. b reads a over the first barrier, d reads c over the second. c could be in the
+    # first segment, but it comes after the first barrier, as b does; nothing joins these two, d is joined to c.
     graph = graph_of({"a": ("", 1), "b": ("a", 1), "c": ("", 1), "d": ("c", 1)})
     problem = problem_of(graph, machine_of(2, transfer_model="blocking"))
     order = np.array([(0, -1), (0, 1), (1, -1), (2, -1), (2, 1), (3, -1)], np.int32)

@@ -48,7 +48,7 @@ def overlapped(draw: st.DrawFn, max_ops: int) -> Problem:
 
 
 def timed(problem: Problem, solution: Solution | None = None) -> Timed:
-    """By default of everything on the first device it may use, in captured order."""
+    """Time a solution; by default all ops on the first device they may use, in captured order."""
     if solution is None:
         device_of = _core.all_on(problem.core, 0)
         ops = np.arange(problem.core.num_ops, dtype=np.int32)

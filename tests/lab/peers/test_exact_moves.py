@@ -38,7 +38,7 @@ def exactly(problem: Problem, host: HostMemory, runs_per_op: int = 2) -> ExactRu
 
 
 def plan_of(problem: Problem, host: HostMemory, exact: ExactRuns) -> Metrics:
-    """What the simulation says of it."""
+    """Return the simulated metrics of the plan with these runs."""
     assert exact.runs is not None
     weights = streamable(problem.graph)
     again = with_reruns(problem, *records_of(with_weights_made(problem, weights), exact.runs, len(weights)), host)

@@ -91,18 +91,18 @@ def bytes_between(problem: Problem, device_of: list[int]) -> int:
 
 
 def times_of(problem: Problem) -> NDArray[np.float64]:
-    """Summed over devices, float [num scheduled ops]."""
+    """Return times summed over devices, float [num scheduled ops]."""
     return np.asarray(problem.time_ns[problem.lowered.graph_op].sum(axis=1), np.float64)
 
 
 def slack(problem: Problem) -> float:
-    """As the class says: 5% of all time or the longest op, with what shares its device."""
+    """Return the slack that the class states: 5% of all time, or that of the longest group that shares a device."""
     time = times_of(problem)
     return float(max(0.05 * time.sum(), np.bincount(problem.groups[0], time).max()))
 
 
 def off_balance(problem: Problem, device_of: list[int]) -> float:
-    """By how much the first device misses its share of the time."""
+    """Return how far the first device is from its share of the time."""
     time, own = times_of(problem), problem.time_ns[problem.lowered.graph_op].sum(axis=0).astype(float)
     speed = np.ones(2) if (own == 0).any() else 1 / own
     return float(abs(time[np.array(device_of) == 0].sum() - time.sum() * speed[0] / speed.sum()))

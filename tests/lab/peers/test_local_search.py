@@ -107,7 +107,7 @@ class SlowSearch:
         return True
 
     def some_limit_could_be_exceeded(self) -> bool:
-        """By everything standing on one device at once: each tensor, all residents, the largest workspace."""
+        """True if all on one device exceed some limit: each tensor, all residents, the largest workspace."""
         lowered = self.problem.lowered
         everything = int(
             np.maximum(lowered.allocated_bytes, lowered.transfer_bytes).sum() + lowered.resident_bytes.sum()

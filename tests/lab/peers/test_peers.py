@@ -55,7 +55,7 @@ def test_brkga_is_as_good_as_pymoos_on_equal_terms() -> None:
 
 
 def pymoo_brkga(problem: Problem, seed: int) -> tuple[float, int]:
-    """Best step time in ns, and the evaluations it took, over the same decoder and simulation."""
+    """Return the best step time in ns and its number of evaluations, with the same decoder and simulation."""
     from pymoo.algorithms.soo.nonconvex.brkga import BRKGA
     from pymoo.core.problem import ElementwiseProblem
     from pymoo.optimize import minimize
@@ -74,8 +74,8 @@ def pymoo_brkga(problem: Problem, seed: int) -> tuple[float, int]:
 
 
 def worse_than_saga(seeds: range, schedulers: set[str] | None = None) -> list[int]:
-    """Of the graphs of benchmarks/saga_schedules.py those on which `auto` with 5,000 evaluations is worse than the best
-    of the named schedulers, by default of all."""
+    """Return the seeds of graphs of benchmarks/saga_schedules.py on which `auto` with 5,000 evaluations is worse than
+    the best of the named schedulers (by default all)."""
     script = runpy.run_path(str(BENCHMARKS / "saga_schedules.py"))
     worse = []
     for seed in seeds:
@@ -93,8 +93,8 @@ def worse_than_saga(seeds: range, schedulers: set[str] | None = None) -> list[in
 
 
 def worse_in_a_process_of_its_own(seeds: range, schedulers: set[str] | None = None) -> list[int]:
-    """As `worse_than_saga`. SAGA breaks ties in the order of sets of strings, which differs between processes that are
-    not told the seed of their hashes."""
+    """Run `worse_than_saga` with a fixed hash seed: SAGA breaks ties in the order of sets of strings, which otherwise
+    differs between processes."""
     pytest.importorskip("saga", reason="anrg-saga is not installed")
     here = Path(__file__).parent
     path = os.pathsep.join(map(str, (here, here.parents[1])))
