@@ -1,4 +1,4 @@
-"""What the tests of the command line share."""
+"""Fixtures that tests of the command line share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What there is to choose from, help with examples, and the schemas of what --json prints."""
+"""Lists of available choices, help with examples, and the schemas of what --json prints."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_every_json_is_as_its_schema_says(placewright: Placewright, model: Path,
         "devices-list": ("devices", "list", "--json"),
         "bench-report": ("bench", "report", results, "--table", "1", "--table", "graphs", "--json"),
     }
-    # What `run` and `profile` print is checked beside them, since they need PyTorch (test_run_command.py).
+    # The output of `run` and `profile`, which need PyTorch, is checked in test_run_command.py.
     assert set(outputs) == set(ALL_TYPES) - {"run", "profile"}
     for name, command in outputs.items():
         printed = json.loads(placewright(*command).out)
@@ -130,7 +130,7 @@ def test_a_schema_says_what_each_key_means(command: str) -> None:
 
 
 def assert_fits(value: Any, schema: dict[str, Any], definitions: dict[str, Any], where: str) -> None:
-    """The keys, and the types that JSON has, all the way down."""
+    """Check the keys, and the types that JSON has, all the way down."""
     if "$ref" in schema:
         schema = definitions[schema["$ref"].rpartition("/")[2]]
     if "anyOf" in schema:
@@ -194,7 +194,7 @@ def test_completion_can_be_shown() -> None:
 
 
 def on_a_terminal(columns: int, *arguments: str | Path, **environment: str) -> str:
-    """What a command shows on a terminal of so many columns."""
+    """Return what a command shows on a terminal of that many columns."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "placewright", *map(str, arguments)]
     variables = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns), **environment}

@@ -22,7 +22,7 @@ OF_PYTHON = {"args", "kwargs", "loss", "on_progress", "on_stage", "interrupted"}
 
 
 def parameters(*functions: Callable[..., Any]) -> dict[str, Any]:
-    """Defaults by name, of the first function that has it. Lists that are empty by default count as absent."""
+    """Return defaults by name, from the first function that has it. Lists that are empty by default count as absent."""
     found: dict[str, Any] = {}
     for function in functions:
         for name, parameter in inspect.signature(function).parameters.items():
@@ -35,7 +35,7 @@ def parameters(*functions: Callable[..., Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("command", "functions", "alone", "not_offered"),
     [
-        # What control dependencies mean, suites say of sets of graphs.
+        # For sets of graphs, suites say what control dependencies mean.
         (planning.plan, [placewright.plan], (), {"control"}),
         # Advice, or with --limits a table.
         (fitting.fit, [placewright.alternatives, placewright.frontier], {"limits"}, ()),

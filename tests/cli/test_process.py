@@ -30,7 +30,7 @@ def test_json_on_stdout_stays_parseable_when_nothing_fits(model: Path) -> None:
 
 
 def searching(tmp_path: Path, *options: str) -> subprocess.Popen[str]:
-    """A process whose search would go on for hours, after it has begun: no bound proves its best plan optimal."""
+    """Start a search that would go on for hours (no bound proves its best plan optimal) and wait until it has begun."""
     arguments = ["plan", "example:inception-v3-train", "-d", "2xp100", "--evaluations", str(10**12)]
     command = [sys.executable, "-m", "placewright", *map(str, arguments), "-o", str(tmp_path / "p.json"), *options]
     environment = {**os.environ, "COLUMNS": ""}
@@ -40,7 +40,7 @@ def searching(tmp_path: Path, *options: str) -> subprocess.Popen[str]:
 
 
 def _cpu_seconds(pid: int) -> float:
-    """What the process has computed so far: imports and baselines take some 1.5 seconds of it."""
+    """Return the CPU seconds that the process has used; imports and baselines take some 1.5 of them."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except FileNotFoundError:

@@ -24,7 +24,8 @@ SETTINGS = {
 
 
 def random_problem(num_ops: int, seed: int, **fields: Any) -> Problem:
-    """Two equal devices, blocking transfers; every op makes a tensor and reads up to two that stand before it."""
+    """Return a problem of two equal devices with blocking transfers; every op makes a tensor and reads up to two
+    earlier ones."""
     draw = random.Random(seed)
     tensors = tuple(Tensor(name=f"t{index}", size_bytes=draw.randint(1, 9)) for index in range(num_ops))
     reads = [{draw.randrange(index) for _ in range(draw.randint(0, 2)) if index} for index in range(num_ops)]

@@ -24,8 +24,8 @@ def draws(alpha: float, beta: float, uniforms: np.ndarray) -> np.ndarray:
 def test_draws_are_the_quantiles_of_the_distribution(alpha: float, beta: float) -> None:
     uniforms = np.linspace(0, 1, 5000, endpoint=False)
     keys = draws(alpha, beta, uniforms)
-    # A key stands for all below the next one: 1.7% of Beta(0.2, 3) lies below 2**-32. Between 1,025 quantiles it is
-    # linear, so off by less than one step of them.
+    # A key represents all values up to the next one: 1.7% of Beta(0.2, 3) lies below 2**-32. Between 1,025 quantiles
+    # it is linear, so off by less than one step of them.
     assert np.all(stats.beta.cdf(keys, alpha, beta) < uniforms + 1 / 1024)
     assert np.all(stats.beta.cdf(keys + 2**-32, alpha, beta) > uniforms - 1 / 1024)
 

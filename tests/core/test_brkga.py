@@ -84,7 +84,7 @@ def test_seeds_are_dealt_to_populations_in_turn() -> None:
 def test_a_proposal_that_leaves_no_choice_is_followed() -> None:
     problem = random_problem(20, 2)
     num_ops = 20
-    # Affinities to device 1 are drawn near 1, to device 0 near 0: every op stands on device 1.
+    # Affinities to device 1 are drawn near 1, to device 0 near 0: every op is on device 1.
     row = np.full(problem.core.num_keys, 2, np.uint16)
     row[: 2 * num_ops : 2], row[1 : 2 * num_ops : 2] = 0, 1
     alpha, beta = np.array([1.0, 100.0, 1.0]), np.array([100.0, 1.0, 1.0])

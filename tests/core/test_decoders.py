@@ -1,4 +1,4 @@
-"""The decoders beside the paper's against the reference, and what holds for all."""
+"""Decoders other than the paper's, against the reference, and what holds for all."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ every_decoder = pytest.mark.parametrize("decoder", DECODERS)
 
 
 def ungrouped_by_time(problem: Problem) -> Problem:
-    """The problem without what the reference of segment-fill leaves out."""
+    """Return the problem without what the reference of segment-fill leaves out."""
     limits = (None,) * problem.machine.num_devices
     plain = replace(problem, memory_limits_bytes=limits, objective="step-time")
     group, _ = placement_groups(plain.graph, plain.lowered, plain.machine, plain.constraints)

@@ -1,4 +1,4 @@
-"""What the core is given is checked once, when it comes in, and copied: nobody can change it afterwards."""
+"""Arrays given to the core are checked once, when they come in, and copied: nobody can change them afterwards."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ KNOWN_ANSWERS = FOLDER / "olla/known_answers.json"
 
 @st.composite
 def solutions(draw: st.DrawFn) -> tuple[Problem, list[int], list[tuple[int, int]]]:
-    """A problem, and the placement and order some keys mean."""
+    """Draw a problem, and the placement and order that some keys decode to."""
     problem = draw(problems())
     keys = draw(chromosomes(problem.core.num_keys))
     return problem, *decode(problem, keys)
@@ -93,7 +93,7 @@ def known_answers() -> dict[str, Any]:
 
 
 def graph_of(name: str, record: dict[str, Any]) -> Graph:
-    """Nodes as ops, edges as tensors; of an edge with two sources the second adds in place to what the first made."""
+    """Return nodes as ops, edges as tensors; the second source of an edge adds in place to what the first made."""
     tensors: list[Tensor] = []
     inputs: dict[str, list[int]] = {node: [] for node in record["nodes"]}
     outputs: dict[str, list[int]] = {node: [] for node in record["nodes"]}

@@ -1,4 +1,4 @@
-"""Where the core puts transfers when only devices and an order of ops are given."""
+"""The positions of transfers when the core is given only devices and an order of ops."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from placewright.lab.datasets.zoo.libraries import import_torchvision
 
 
 class Residual(nn.Module):
-    """Its own code adds what comes in to what its layers make of it."""
+    """A block whose own code adds its input to what its layers make of it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Residual(nn.Module):
 
 
 class Towers(nn.Module):
-    """Its own code adds the results of two towers, and a parameter of its own to its input."""
+    """A model whose own code adds the results of two towers, and a parameter to its input."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Towers(nn.Module):
 
 
 class Chain(nn.Module):
-    """Its own code adds up what the layers of a list make; the layers beside them are free."""
+    """A model whose own code sums the results of one list's layers; the layers of the other list are free."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ def test_what_no_hook_can_divide_fails_in_accelerate_as_it_would_on_gpus() -> No
 
 
 def test_a_map_with_weights_on_disk_computes_what_the_model_does(tmp_path: Path) -> None:
-    """Real tensors: the second device's layers lie on disk, as a person without a GPU may run them."""
+    """The tensors are real and the second device's layers lie on disk, as a person without a GPU may run them."""
     model, tokens = gpt2(), torch.arange(12).reshape(1, 12)
     mapping = placed(model, (tokens,), {"transformer.h.2.*": 1, "transformer.h.3.*": 1, "transformer.h.0.*": 0})
     assert set(mapping.values()) == {0, 1}

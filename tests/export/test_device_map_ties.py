@@ -25,7 +25,7 @@ from placewright.support.errors import InputError
 
 
 def place_of(mapping: Mapping[str, Place], name: str) -> Place | None:
-    """Longest prefix on whole path components, as accelerate's readers do."""
+    """Return the place of the longest prefix of whole path components, as accelerate's readers do."""
     fitting = [key for key in mapping if key == "" or name == key or name.startswith(f"{key}.")]
     return mapping[max(fitting, key=len)] if fitting else None
 
@@ -37,7 +37,7 @@ def mapped(model: nn.Module, pins: Mapping[str, int], **limits: Any) -> tuple[di
 
 
 class Tied(nn.Module):
-    """Its first and last layers share their weight."""
+    """Three layers, the first and last of which share their weight."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,9 +92,9 @@ def test_a_module_that_reads_what_another_holds_goes_where_that_is() -> None:
 
 
 def test_what_no_op_reads_is_in_the_map_and_takes_memory_where_most_is_left() -> None:
-    """Of 1 MiB each, the first layer's buffer of 400,000 bytes leaves less than the second device has; 32 x 32 and
-    2 x 8 numbers of 4 bytes go there. What the network itself holds is where accelerate moves the inputs to, and what
-    a layer holds where the layer is."""
+    """Each device holds 1 MiB. With its buffer of 400,000 bytes the first layer leaves less than the second device has;
+    32 x 32 and 2 x 8 numbers of 4 bytes go there. What the network itself holds is where accelerate moves the inputs
+    to, and what a layer holds where the layer is."""
 
     class Idle(nn.Module):
         def __init__(self) -> None:
@@ -157,8 +157,8 @@ def test_a_record_that_is_none_is_refused(record: Any, key: str) -> None:
 @pytest.mark.filterwarnings("ignore:The following device_map keys do not match any submodules")
 @pytest.mark.parametrize("seed", range(25))
 def test_accelerate_takes_the_maps_of_modules_that_share_and_runs_them(seed: int) -> None:
-    """Every name has a device, those of one tensor the same, no entry is above another; and the numbers are those of
-    the module. Every layer is pinned by chance."""
+    """Every name has a device, names of one tensor the same one, and no entry is above another; the numbers are those
+    of the module. Every layer is pinned at random."""
     rng = random.Random(seed)
     torch.manual_seed(seed)
     model, x = Odd(rng).eval(), torch.randn(2, WIDTH)

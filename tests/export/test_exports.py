@@ -1,4 +1,4 @@
-"""What each export holds, read back by the tool it is for or by its own rules."""
+"""The contents of each export, read back by the tool it is for or by its own rules."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_perfetto_counters_reach_each_devices_peak() -> None:
 
 
 def test_perfetto_counters_of_kinds_add_up_to_all_memory() -> None:
-    """At gpu0's peak of 5 MiB: weights of a and b, outputs of b and d, c's copy."""
+    """gpu0's peak of 5 MiB is made of the weights of a and b, the outputs of b and d, and c's copy."""
     latest: dict[str, int] = {}
     at_peak: dict[str, int] = {}
     for event in events_of(small_plan(), "C"):
@@ -286,7 +286,7 @@ def test_data_flow_of_another_graph_is_refused(tmp_path: Path) -> None:
 
 
 def lookup(mapping: dict[str, Any], parameter: str) -> Any:
-    """Longest prefix on whole path components, as accelerate's readers do."""
+    """Look up the longest prefix of whole path components, as accelerate's readers do."""
     fitting = [key for key in mapping if key == "" or parameter == key or parameter.startswith(f"{key}.")]
     return mapping[max(fitting, key=len)]
 
@@ -316,7 +316,7 @@ def test_a_module_goes_where_most_of_its_time_is_spent() -> None:
 
 
 def test_a_module_split_over_devices_is_listed_deeper() -> None:
-    """No entry above another: accelerate's hooks of an outer one would stay on the layers of an inner one."""
+    """No entry is above another: accelerate's hooks of an outer one would stay on the layers of an inner one."""
     rows = (("embed", 0, 1), ("layer.0.mlp", 0, 9), ("layer.1.mlp", 1, 9), ("layer.2.mlp", 1, 9), ("head", 0, 1))
     assert device_map(*placed(*rows)) == {"embed": 0, "head": 0, "layer.0": 0, "layer.1": 1, "layer.2": 1}
 

@@ -1,4 +1,4 @@
-"""What a device map costs beside the plan that it is made of, and beside one device."""
+"""The costs of a device map, compared with the plan it is made from and with one device."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_module_that_a_plan_divides_is_put_together_and_that_costs() -> None:
 
 
 def test_a_map_that_holds_the_whole_plan_loses_only_what_hooks_lose() -> None:
-    """Planned anew the plan's own 16; one op at a time 10 + 10 + 1 + 5 = 26, where one device takes 25."""
+    """Planned anew: the plan's own 16; one op at a time: 10 + 10 + 1 + 5 = 26, where one device takes 25."""
     plan, graph = planned({**DIVIDED, "x": ("", 4, "left", 10, 0), "y": ("", 4, "right", 10, 1)})
     found = judge_map(plan, graph)
     assert (found.num_moved, found.own.anew.step_time_ns, found.own.one_at_a_time_ns) == (0, 16, 26)

@@ -16,7 +16,7 @@ from placewright.cli import run
 
 
 def devices_in(model: Any) -> dict[str, tuple[str, int]]:
-    """Of each node: what its annotation says, and its configuration."""
+    """Return the annotation of each node and the device of its configuration."""
     found = {}
     for node in model.graph.node:
         annotation = {entry.key: entry.value for entry in node.metadata_props}["layer_ann"]
@@ -59,7 +59,7 @@ def test_the_exported_model_imports_as_the_same_graph_in_plan_order(tmp_path: Pa
 
 
 def test_what_onnx_runtime_optimised_is_planned_and_run_in_plan_order(tmp_path: Path) -> None:
-    """As docs/tutorials/onnx.md has it: nodes that ONNX Runtime fuses are fused before the plan is made."""
+    """Nodes that ONNX Runtime fuses are fused before the plan is made, as docs/tutorials/onnx.md has it."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     options.optimized_model_filepath = str(tmp_path / "fused.onnx")

@@ -1,4 +1,4 @@
-"""Exports of awkward ONNX models: whatever the placement, outputs are those of the file, bit by bit."""
+"""Exports of awkward ONNX models: whatever the placement, outputs equal those of the file, bit by bit."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from placewright import InputError
 
 
 def assert_as_the_file(path: Path, feeds: dict[str, Any], seed: int = 0, dims: dict[str, int] | None = None) -> None:
-    """Its ops on random ones of three devices."""
+    """Check that an export with ops pinned to random ones of three devices computes exactly what the file does."""
     graph = placewright.load_graph(path, dims=dims)
     generator = np.random.default_rng(seed)
     pins = {op.name: int(generator.integers(3)) for op in graph.ops if op.kind != "view"}
@@ -113,8 +113,8 @@ def test_any_placement_gives_what_the_file_gives(name: str, seed: int, tmp_path:
 
 
 def views_at_random(path: Path, seed: int) -> dict[str, Any]:
-    """Writes a model of ops on twelve numbers and views of them, whose shapes are inputs, or what ops and other views
-    make of them; returns what it is called with."""
+    """Write a model of ops on twelve numbers and views of them, whose shapes are inputs or made by ops and other views.
+    Return the inputs to call it with."""
     random = np.random.default_rng(seed)
     shapes = [(4, 3), (12,), (2, 6), (3, 2, 2)]
     nodes, declared = [], []

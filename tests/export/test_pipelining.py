@@ -128,7 +128,7 @@ def test_no_stage_begins_where_pytorch_begins_none_or_two_because_of_a_shared_la
 
 
 def test_no_stage_begins_at_a_layer_that_is_called_by_two_names_one_after_the_other() -> None:
-    """Both calls are named alike and stand on lines of their own; the split is before what comes after."""
+    """Both calls have the same name and lines of their own; the split is before what comes after."""
 
     class Again(nn.Module):
         def __init__(self) -> None:

@@ -16,16 +16,16 @@ import placewright._core as _core
 from placewright.decoder import DECODERS
 from placewright.problem import Problem
 
-#: What the core says to bad arguments: a value or a type is wrong, nothing can be told yet, so much cannot be held.
+#: The core's errors for bad arguments: a value or a type is wrong, no answer exists yet, memory does not suffice.
 REFUSALS = (ValueError, TypeError, RuntimeError, MemoryError)
 WHOLE = (0, 1, -1, 2, 3, 7, 64, 65, 1000, 2**31 - 1, -(2**31), 2**62, 2**63 - 1, -(2**63))
-#: As sizes and numbers of members: the core is told how many to make, and makes them.
+#: Used for sizes and numbers of members: the core makes as many as it is asked for.
 FEW = (0, 1, -1, 2, 3, 7, 20, -(2**31))
 REAL = (0.0, 0.5, 1.0, -1.0, 1e-300, 1e300, math.nan, math.inf, -math.inf)
 
 
 def arrays_of(problem: Problem) -> dict[str, Any]:
-    """What the core is given for a problem, as copies that may be changed."""
+    """Return copies of what the core is given for a problem; callers may change them."""
     with patch("placewright.problem.problem._core.Problem", dict):
         given: Any = problem.core
     del problem.__dict__["core"]
@@ -42,7 +42,7 @@ class Breaker:
         return values[int(self.draw.integers(len(values)))]
 
     def broken(self, value: Any) -> Any:
-        """The value with one thing wrong, or right by chance."""
+        """Return the value with one thing wrong, or right by chance."""
         if isinstance(value, np.ndarray):
             return self._broken_array(value)
         if isinstance(value, bool):
@@ -81,7 +81,7 @@ class Breaker:
         )
 
     def launching(self, arrays: dict[str, Any]) -> dict[str, Any]:
-        """In half of the problems hosts launch: one for all devices, one for some or each, none for others."""
+        """Let hosts launch in half of the problems: each device draws a host or none."""
         devices = arrays["num_devices"]
         if self.draw.integers(2) == 0:
             return arrays
@@ -97,7 +97,7 @@ class Breaker:
 
 
 def exercise(problem: _core.Problem, breaker: Breaker, seen: Counter[str]) -> None:
-    """Calls everything there is to call on a problem, with right and with broken arguments."""
+    """Call every function on a problem, with right and with broken arguments."""
 
     def answer(name: str, function: Callable[..., Any], breakable: dict[str, Any], **fixed: Any) -> Any:
         times = breaker.any_of([0, 0, 1, 2]) if breakable else 0
@@ -221,7 +221,7 @@ def _advance(search: Any, answer: Callable[..., Any]) -> None:
 
 
 def run(number: int, examples: int, times: int = 20) -> Counter[str]:
-    """Breaks so many valid problems, each several times; counts what was answered and what refused."""
+    """Break that many valid problems, each several times; count the calls answered and refused."""
     seen: Counter[str] = Counter()
 
     @seed(number)

@@ -82,7 +82,7 @@ SUFFIXES = {"hlo": ".hlo", "stablehlo": ".mlir"}
 
 
 def seeds(file_format: str) -> list[bytes]:
-    """Valid files of the format, as small as still shows what it can hold."""
+    """Return valid files of the format, as small as still shows what it can hold."""
     if file_format == "json":
         text = json.dumps(JSON_SEED).encode()
         return [text, gzip.compress(text, mtime=0)]
@@ -102,7 +102,7 @@ def _model(text: str) -> Any:
 
 
 def parse(file_format: str, data: bytes) -> Graph | None:
-    """The graph, or None for bad input; anything else that happens is a defect."""
+    """Return the graph, or None for bad input; anything else that happens is a defect."""
     try:
         return PARSERS[file_format](data, "file")
     except InputError:

@@ -33,7 +33,7 @@ from placewright.lab.peers.graph_partition import GP_DFS
 from placewright.lab.peers.local_search import LocalSearch
 from placewright.support.errors import InputError
 
-#: Settings that are right, and by name values of one that are not, each beside what else it needs to be wrong.
+#: Settings that are right, and by name values of one that are not, each with what else it needs to be wrong.
 WRONG: list[tuple[Any, dict[str, list[Any]]]] = [
     (Annealing(), {"keys_per_move": [0, 10**7], "last_temperature": [0.0]}),
     (Annealing(), {"first_temperature": [1e-9, math.inf, math.nan]}),

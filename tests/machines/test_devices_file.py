@@ -53,7 +53,7 @@ def test_presets_with_overrides_keep_what_is_not_overridden(tmp_path: Path) -> N
 
 
 def test_a_default_peak_replaces_what_the_preset_has(tmp_path: Path) -> None:
-    """The rate of every dtype that the table does not list would else stay the preset's, as float32 would here."""
+    """Otherwise a dtype that the table does not list would keep the preset's rate, as float32 would here."""
     given = "peak_flops = { default = 29e12, float16 = 58e12 }"
     machine = read(tmp_path, f'[[devices]]\npreset = "rtx4090"\n{given}\n')
     assert machine.devices[0].peak_flops_per_s == {"default": 29e12, "float16": 58e12}

@@ -1,4 +1,4 @@
-"""Slow and obvious: whether the arenas of a plan hold what its devices hold, and nothing of it twice in one place."""
+"""A slow, obvious check that a plan's arenas hold what its devices hold, without overlaps."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from placewright.verification.replay import Held, demands, held_memory
 
 
 def check_arenas(plan: Plan, graph: Graph, arenas: Sequence[Arena]) -> list[str]:
-    """What is wrong with the arenas, one sentence each; empty when they are right.
+    """Return what is wrong with the arenas, one sentence each; empty if they are right.
 
-    graph: as it is planned, with the plan's reruns. From when to when memory is held is read off the graph, not off the
-    plan's buffers or the arenas' events.
+    graph: as it is planned, with the plan's reruns. The times from which and until which memory is held are read off
+    the graph, not off the plan's buffers or the arenas' events.
     """
     times = [(record.start_ns, record.finish_ns) for record in records_of(plan)]
     held = held_memory(graph, demands(graph, plan.control), steps_of(plan, graph), times)

@@ -1,4 +1,4 @@
-"""Changes of a plan's JSON, so that it says what no planner would: values and rows out of place, another order."""
+"""Changes to a plan's JSON, so that it says what no planner would: values and rows out of place, another order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RULES: tuple[Any, ...] = (
 
 
 def changed(document: dict[str, Any], source: random.Random) -> dict[str, Any]:
-    """A copy with one to three changes, odd values last: the others rely on the types of what they find."""
+    """Return a copy with one to three changes, odd values last: other changes rely on the types that they find."""
     found = copy.deepcopy(document)
     changes = source.choices(_CHANGES, k=source.choice((1, 1, 2, 3)))
     for change in sorted(changes, key=lambda change: change is _put_odd_value):
@@ -33,7 +33,7 @@ def changed(document: dict[str, Any], source: random.Random) -> dict[str, Any]:
 
 
 def _put_odd_value(document: Any, source: random.Random) -> None:
-    """Anywhere, or a value of the same list."""
+    """Put an odd value, or in a list a value of the same list, in any place."""
     path = document
     while isinstance(path, dict | list) and path:
         key = source.choice(list(path)) if isinstance(path, dict) else source.randrange(len(path))
@@ -44,7 +44,7 @@ def _put_odd_value(document: Any, source: random.Random) -> None:
 
 
 def _put_value_of_another_row(document: Any, source: random.Random) -> None:
-    """A name where a name stands, a number where a number does."""
+    """Replace a value by one of the same type from any row of any table."""
     table, column, row = _cell(document, source)
     kind = type(document[table][column][row])
     values = [value for each in TABLES for cells in document[each].values() for value in cells if type(value) is kind]
@@ -73,15 +73,15 @@ def _repeat_row(document: Any, source: random.Random) -> None:
 
 
 def _reorder(document: Any, source: random.Random) -> None:
-    """Another order of the same steps."""
+    """Shuffle the positions of the steps."""
     for table in ("ops", "transfers"):
         document[table]["position"] = [source.random() for _ in document[table]["position"]]
     _number(document)
 
 
 def _number(document: Any) -> None:
-    """Positions 0, 1, 2 and so on in the order of those there are, rows in that order, and no step waiting for a later
-    one: what is wrong otherwise is not refused for that alone."""
+    """Number positions 0, 1, 2 and so on in their present order, sort rows by them, and let no step wait for a later
+    one, so that a file is not refused for these alone."""
     steps = sorted((at, table, row) for table in TABLES[:2] for row, at in enumerate(document[table]["position"]))
     for table in TABLES[:2]:
         rows = [row for _, of, row in steps if of == table]
@@ -97,7 +97,7 @@ def _configure(document: Any, source: random.Random) -> None:
 
 
 def _cell(document: Any, source: random.Random) -> tuple[str, str, int]:
-    """Table, column and row."""
+    """Draw a table, column and row."""
     table = source.choice([each for each in TABLES if document[each]["device" if each == "buffers" else "position"]])
     column = source.choice(list(document[table]))
     return table, column, source.randrange(len(document[table][column]))

@@ -1,4 +1,4 @@
-"""A plan file whose values contradict each other or its graph is refused, or answered for, in every command."""
+"""A plan file whose values contradict each other or its graph is refused or answered by every command."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def checked(plan: placewright.Plan, model: str) -> object:
 
 
 def questions(plan: placewright.Plan, model: str, source: random.Random) -> Iterator[Callable[[], object]]:
-    """What every command asks."""
+    """Yield, as functions, what every command asks of a plan."""
     yield lambda: plan_table(plan)
     yield lambda: json.dumps(plan_summary(plan))
     yield lambda: list(explain_tables(plan, explain(plan)))
@@ -103,7 +103,7 @@ def questions(plan: placewright.Plan, model: str, source: random.Random) -> Iter
 
 
 def ask_about_changed_plans(count: int, seed: int) -> int:
-    """How many of the changed plans could be read."""
+    """Ask every command about changed plans; return how many plans could be read."""
     source, read = random.Random(seed), 0
     originals = list(documents(source, 10))
     for _ in range(count):
@@ -120,7 +120,7 @@ def ask_about_changed_plans(count: int, seed: int) -> int:
 
 
 def answer_of(ask: Callable[[], Any]) -> tuple[Any, str]:
-    """The answer, or the one sentence that refuses it."""
+    """Return the answer, or the one sentence that refuses it."""
     try:
         return ask(), ""
     except InputError as error:

@@ -1,4 +1,4 @@
-"""Arenas hold all that a device holds, nothing of it twice in one place, and are as small as the peak if that goes."""
+"""Arenas hold all that a device holds, without overlaps, and are as small as the peak where possible."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def peak(buffers: list[_Timed]) -> int:
 
 
 def least(buffers: list[_Timed]) -> int:
-    """The smallest arena: over all orders, each buffer as low as those before it let it."""
+    """Return the size of the smallest arena: over all orders, each buffer as low as the earlier ones allow."""
     best = sum(size for _, _, size in buffers)
     for order in permutations(buffers):
         placed: list[tuple[_Timed, int]] = []
@@ -78,7 +78,7 @@ def test_events_may_have_any_numbers() -> None:
 
 
 def test_a_buffer_that_stays_lies_at_an_end() -> None:
-    """An allocator puts the first at 0, the second at 1 and the third of 2, when the first is freed, on top: 4. With
+    """An allocator puts the first at 0, the second at 1 and, once the first is freed, the third of 2 on top: 4. With
     the second at an end of the arena it takes 1 + 2 = 3, as much as is held then."""
     buffers = [(0, 2, 1), (0, 4, 1), (2, 5, 2)]
     assert peak(buffers) == least(buffers) == 3
@@ -86,9 +86,9 @@ def test_a_buffer_that_stays_lies_at_an_end() -> None:
 
 
 def test_an_arena_above_the_peak_is_proven_where_all_was_tried() -> None:
-    """In 8 bytes, c and d of 4 halve the arena, and so do e and g. While d lives, a of 1 and b of 3 fill the other
-    half; while e lives, b and f of 1 do, and it is the same half, as b is in it. So a and f have one place, but both
-    live from 2 to 3: it takes 9."""
+    """Two buffers of 4 halve an arena of 8 bytes: c and d, then e and g. While d lives, a of 1 and b of 3 fill the
+    other half; while e lives, b and f of 1 do. It is the same half, as b is in it. So a and f would share one place,
+    but both live from 2 to 3: the arena takes 9."""
     a, b, c, d, e, f, g = (1, 3, 1), (1, 4, 3), (0, 1, 4), (0, 2, 4), (3, 5, 4), (2, 4, 1), (4, 6, 4)
     buffers = [a, b, c, d, e, f, g]
     assert (peak(buffers), least(buffers)) == (8, 9)
@@ -110,7 +110,7 @@ def test_no_order_of_a_few_buffers_takes_less() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_rectangle_that_was_cut_is_put_together_again(seed: int) -> None:
-    """As in MiniMalloc's cases the arena is full at all times: 1,000 high, cut 60 times across or along."""
+    """The arena is full at all times, as in MiniMalloc's cases: 1,000 high, cut 60 times across or along."""
     draw = random.Random(seed)
     parts = [(0, 500, 1000)]
     while len(parts) < 61:
@@ -123,7 +123,7 @@ def test_a_rectangle_that_was_cut_is_put_together_again(seed: int) -> None:
 
 
 def test_many_buffers_are_placed_as_they_come() -> None:
-    """200,000 of which ten are held at a time: too many for a search, done in n log n."""
+    """200,000 buffers, ten of which are held at a time: too many for a search, placed in n log n."""
     draw = random.Random(1)
     sizes = [draw.randint(1, 100) for _ in range(200_000)]
     begin = np.arange(len(sizes), dtype=np.int32)

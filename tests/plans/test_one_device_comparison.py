@@ -62,7 +62,7 @@ def test_a_faster_device_that_is_too_small_is_not_what_a_plan_is_compared_with()
 
 
 def test_where_the_captured_order_fits_nowhere_an_order_that_fits_one_device_counts() -> None:
-    """Captured, a and b are held at once, 17 bytes with a reader; reader after maker 8 + 1 + 1."""
+    """The captured order holds a and b at once, 17 bytes with a reader; with each reader after its maker 8 + 1 + 1."""
     graph = graph_of({"a": ("", 8), "b": ("", 8), "c": ("a", 1), "d": ("b", 1), "e": ("c d", 0)})
     plan = plan_for(problem_of(graph, machine_of(2), 5, memory_limits_bytes=(10, 10)))
     assert (known(plan).order, known(plan).metrics.bytes_over_limit) == ("dfs", 0)
@@ -117,7 +117,7 @@ def test_the_checker_does_not_let_one_device_be_slower_than_it_is() -> None:
 
 
 def read_late(scale: int = 1, phase: Phase = "") -> Graph:
-    """What a makes is read by b at once and by e at the end: 21 bytes while c runs; 12 where a runs twice."""
+    """Return a graph where b reads a's result at once and e at the end: 21 bytes while c runs; 12 if a runs twice."""
     graph = graph_of(
         {"a": ("", 10 * scale), "b": ("a", scale), "c": ("b", 10 * scale), "d": ("c", scale), "e": ("a d", scale)}
     )
@@ -169,7 +169,7 @@ def test_what_is_to_run_once_runs_once_on_one_device_too() -> None:
 
 
 def test_a_training_step_that_no_accelerator_holds_says_what_it_is_not_compared_with(tmp_path: Path) -> None:
-    """Of 210 MiB the GPU has 150: one of the two large tensors is moved or made again."""
+    """The step takes 210 MiB and the GPU has 150: one of the two large tensors is moved or made again."""
     mib = 10 * 2**20
     graph = read_late(mib, "backward")
     words = "smaller batches with gradient accumulation on one device are not compared, they need the model: "

@@ -136,7 +136,7 @@ def put(*path: str | int, value: object) -> Any:
 
 
 def change_of(kind: str, **values: object) -> Any:
-    """Of the last buffer of a kind."""
+    """Return a change of these values in the last buffer of a kind."""
 
     def change(document: dict[str, Any]) -> None:
         buffers = document["buffers"]

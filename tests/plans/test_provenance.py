@@ -1,4 +1,4 @@
-"""What plans record of where they are from is data: code that they name is not run."""
+"""Provenance in plans is data: code that it names is not run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Change = Callable[[str, str], None]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A plan, and beside it code that leaves a trace when it is run."""
+    """Make a folder with a plan, next to code that leaves a trace when it is run."""
     monkeypatch.chdir(tmp_path)
     graph = graph_of({"a": ("", 10), "b": ("a", 10)})
     save_graph(graph, "graph.json")
@@ -86,7 +86,7 @@ def test_code_that_the_command_names_is_run(folder: Path, capsys: pytest.Capture
 
 
 def test_a_recorded_graph_is_read_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Also from a folder whose name ends as code does, and one graph of a set whose name does."""
+    """This includes a folder whose name ends like that of code, and a graph in it."""
     Path("nets.py").mkdir()
     Path("graph.json").rename("nets.py/x.py")
     for source in ("nets.py", "nets.py:x.py"):

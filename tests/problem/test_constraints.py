@@ -40,7 +40,7 @@ def test_a_pattern_finds_the_ops_of_which_it_matches_the_name_or_the_module(
 
 
 def test_plain_names_are_looked_up_and_not_matched_with_every_op(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A group for each of many ops would else take time quadratic in them.
+    # Otherwise groups for each of many ops would take time quadratic in their number.
     names = OpNames(Op(name=f"op{index}", kind="other", module="m") for index in range(3))
     assert names.matching("op*") == [0, 1, 2]
     monkeypatch.setattr(constraints, "translate", None)

@@ -1,8 +1,9 @@
-"""What every method makes of 23 small problems, and every shipped policy of those it is for, as digests. Learned
-placers are left out: another processor rounds otherwise while they learn, and they then draw other placements.
+"""Digests of what every method makes of 23 small problems, and of what every shipped policy proposes for its own.
+Learned placers are left out: another processor rounds differently while they learn, and they then draw other
+placements.
 
-Code that is meant to change no plan is held to them. `python tests/search/same_plans.py` makes `same_plans.json` anew
-where a plan is meant to change.
+Code that must change no plan is held to these digests. `python tests/search/same_plans.py` writes `same_plans.json`
+anew after an intended change of plans.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ GUIDED = ("regal", "idrs", "gas", "rule")
 FILE = Path(__file__).with_suffix(".json")
 #: More than the 400 evaluations that the features of a policy take.
 EVALUATIONS = 500
-#: Of these, which moves make cheap, so many too: enough for the rounds and the proofs that `auto` ends with.
+#: A second budget for searches of cheap moves: enough for the rounds and the proofs that `auto` ends with.
 MANY_EVALUATIONS = 5_000
 SEARCHES_OF_MOVES = ("auto", "peak-search", "schedule-annealing", "superstep-annealing")
 #: With one worker, and a limit in its own deterministic time, one version of OR-tools gives the same answer each time.
@@ -63,7 +64,7 @@ NUM_ERRONEOUS = 3
 
 
 def solutions(problem: Problem, seed: int) -> dict[str, str]:
-    """By method what it makes of the problem; without those that need what is not there."""
+    """Return described results by method: those of `_methods`, and searches of moves with more evaluations."""
     made = {name: _solved(problem, method, EVALUATIONS, seed) for name, method in _methods(problem)}
     for name in SEARCHES_OF_MOVES:
         made[f"{name} {MANY_EVALUATIONS}"] = _solved(problem, METHODS[name], MANY_EVALUATIONS, seed)
@@ -87,7 +88,7 @@ def _methods(problem: Problem) -> Iterator[tuple[str, Method]]:
 
 
 def _described(problem: Problem, result: Result) -> str:
-    """What a reader compares, then a digest of all of it but the trace: a search notes its best when the clock says."""
+    """Return what a reader compares, then a digest of all but the trace, which depends on the clock."""
     plan = assemble_plan(problem, result, solver=result.method, seconds=0.0)
     facts = [
         plan.status,
@@ -113,7 +114,7 @@ def _costs(metrics: Metrics | None) -> list[Any]:
 
 
 def proposals(problem: Problem, seed: int) -> dict[str, str]:
-    """By shipped policy that is for such a problem a digest of the distributions it proposes."""
+    """Return a digest of the distributions proposed by each shipped policy that takes such a problem."""
     return {policy.name: _proposed(policy, problem, seed) for policy in _policies(problem)}
 
 
@@ -141,7 +142,7 @@ def _digest(*facts: Any) -> str:
 
 
 def robust_seed(problem: Problem) -> int:
-    """The first with which small errors in the weights of no policy change what it proposes."""
+    """Return the first seed with which small errors in the weights change no policy's proposal."""
     for seed in count(7):
         expected = proposals(problem, seed)
         if all(_proposed(policy, problem, seed) == expected[name] for name, policy in _erroneous(expected)):

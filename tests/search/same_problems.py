@@ -31,7 +31,7 @@ def _committed(source: str, machine: str | Machine, **rest: Any) -> Problem:
 
 
 def _constrained(source: str, machine: str, **rest: Any) -> Problem:
-    """The tenth op on the last device, the twentieth not on the first, the thirtieth with the fortieth."""
+    """Constrain ops (counted from 0, without views): 10 on the last device, 20 not on the first, 30 with 40."""
     names = [op.name for op in _graph(source).ops if op.kind != "view"]
     devices = [device.name for device in load_machine(machine).devices]
     constraints = Constraints(

@@ -1,4 +1,4 @@
-"""Which search follows the baselines, and when it ends."""
+"""The search that follows the baselines, and when it ends."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def solve(problem: Problem, budget: Budget = LARGE) -> Result:
 
 
 def two_loads() -> Problem:
-    """Longest first, list schedules give 7 + 4 + 4 = 15 and 6 + 5 + 3 + 3 = 17, but 7 + 5 + 4 = 6 + 4 + 3 + 3 = 16,
-    half of the work. Nothing reads anything: no schedule has a transfer."""
+    """Return seven ops without inputs, so no schedule has a transfer. Longest first, list schedules give 7 + 4 + 4 = 15
+    and 6 + 5 + 3 + 3 = 17, but 7 + 5 + 4 = 6 + 4 + 3 + 3 = 16, half of the work."""
     return problem_of(graph_of(PARTS), FREE, (7, 6, 5, 4, 4, 3, 3))
 
 
 def two_loads_and_a_reader() -> Problem:
-    """The same, and h reads a in no time: there may be a transfer."""
+    """Add to `two_loads` an op h that reads a in no time, so there may be a transfer."""
     return problem_of(graph_of({**PARTS, "h": ("a", 4)}), FREE, (7, 6, 5, 4, 4, 3, 3, 0))
 
 

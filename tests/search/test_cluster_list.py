@@ -121,7 +121,7 @@ def test_parts_of_clusters_divide_two_pairs_of_chains_between_two_devices() -> N
 
 def test_under_scarce_memory_the_captured_order_is_tried() -> None:
     # Every op makes 8 bytes for its follower at the end of the order: a x, then b y. Dispatching starts a and b, whose
-    # ways are longest, before x and y; in captured order only one tensor of 8 bytes is alive at once beside the result.
+    # ways are longest, before x and y; in captured order only one 8-byte tensor is alive at once besides the result.
     graph = graph_of({"a": ("", 8), "x": ("a", 1), "b": ("", 8), "y": ("b", 1)})
     problem = problem_of(graph, machine_of(1), [1, 1, 1, 1], memory_limits_bytes=(10,))
     assert ClusterList().solve(problem, SearchRun()).metrics.bytes_over_limit == 0

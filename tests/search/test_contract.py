@@ -1,4 +1,4 @@
-"""What every method must satisfy, whatever the problem."""
+"""Requirements that every method meets on every problem."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def solve(problem: Problem, name: str, budget: Budget = BUDGET, **rest: Any) -> 
 
 
 def assert_valid(problem: Problem, result: Result) -> None:
-    """The solution breaks no rule and costs what the reference says."""
+    """Check that the solution breaks no rule and costs what the reference says."""
     device_of = result.solution.device_of.tolist()
     order = [(index, destination) for index, destination in result.solution.order.tolist()]
     assert rule_broken_by(problem, device_of, order) is None
@@ -230,7 +230,7 @@ def middling_problem(num_devices: int = 2) -> Problem:
     return problem_of(graph, machine, random.integers(1, 10, 24))
 
 
-#: What the features of a policy take before its search begins.
+#: Evaluations that the features of a policy take before its search begins.
 FEATURES = 400
 
 
@@ -238,7 +238,7 @@ FEATURES = 400
 @pytest.mark.parametrize("evaluations", [1, 2, 17, 150])
 def test_no_more_evaluations_are_spent_than_the_budget_has(name: str, evaluations: int) -> None:
     result = solve(middling_problem(), name, budget=Budget(evaluations=evaluations))
-    # What is never worse than a baseline asks each of them first, whatever the budget.
+    # A method that is never worse than a baseline runs each of them first, whatever the budget.
     by_baselines = sum(baseline.evaluations for baseline in result.baselines)
     assert result.evaluations <= max(by_baselines, evaluations + (FEATURES if name in GUIDED else 0))
 

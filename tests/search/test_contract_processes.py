@@ -1,4 +1,4 @@
-"""What every method must satisfy in another process, whose hashes and addresses are others."""
+"""Requirements that every method meets in another process, with other hashes and addresses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from placewright.support.modules import load_extensions
 
 
 def solutions(names: list[str]) -> dict[str, tuple[list[int], list[list[int]], int]]:
-    """By method its devices and order, and how many evaluations it took."""
+    """Return each method's devices, order and number of evaluations."""
     load_extensions()
     results = {name: solve(middling_problem(), name) for name in names}
     return {

@@ -16,7 +16,7 @@ from placewright.search.constructive.insertion import Cpop
 from placewright.search.run.search_run import SearchRun
 
 FORK = {"a": ("", 4), "b": ("a", 4), "c": ("a", 4), "d": ("b c", 4)}
-#: The critical path is a, b, d: 5 + 20 + 5 ns beside c's 2.
+#: The critical path is a, b, d: 5 + 20 + 5 ns, compared with c's 2.
 TIMES = [5, 20, 2, 5]
 
 
@@ -34,7 +34,7 @@ def test_the_papers_example_takes_86_with_its_critical_path_on_the_second_proces
 
 
 def test_the_critical_path_stays_on_one_device_though_another_is_idle() -> None:
-    # Even free links tempt nobody: a, b and d stand together, c runs beside b.
+    # Free links change nothing: a, b and d share a device, and c runs in parallel with b.
     found = placement(problem_of(graph_of(FORK), machine_of(2), TIMES))
     assert found == {"a": 0, "b": 0, "c": 1, "d": 0}
 

@@ -1,4 +1,4 @@
-"""How many evaluations the default has: counted, not timed."""
+"""The number of evaluations in the default budget: counted, not timed."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_second_search_has_what_the_work_of_the_first_left() -> None:
 
 
 class Counting:
-    """_core.ScheduleAnnealing, with the work of all searches made."""
+    """A maker of _core.ScheduleAnnealing that keeps all searches made."""
 
     searches: list[_core.ScheduleAnnealing]
 

@@ -1,4 +1,4 @@
-"""A time limit with room for the default begins with it, and goes on from its best."""
+"""A time limit with room for the default starts with it, and continues from its best."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from placewright.search.run.result import Result
 from placewright.search.run.search_run import SearchRun
 
 DEFAULT = 6000
-#: Of an evaluation; sums of it are exact.
+#: Seconds of an evaluation; their sums are exact.
 SECONDS = 2**-13
 
 
@@ -49,7 +49,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def gains(monkeypatch: pytest.MonkeyPatch, lately: bool) -> None:
-    """Every search does, or none."""
+    """Make every search gain lately, or none."""
     monkeypatch.setattr(SearchRun, "gained_lately", lambda run: lately)
 
 
@@ -58,7 +58,7 @@ def solve(problem: Problem, evaluations: int, seed: int = 0, threads: int = 1) -
 
 
 def limited(problem: Problem, evaluations: int, seed: int = 0) -> Result:
-    """Within the time of so many."""
+    """Solve within the time of that many evaluations."""
     budget = Budget(evaluations=UNLIMITED, seconds=evaluations * SECONDS)
     return Auto().solve(problem, SearchRun(budget, seed=seed))
 
@@ -135,7 +135,7 @@ def test_a_limit_without_room_for_the_default_ends_where_it_ends(inception: Prob
 
 @pytest.mark.usefixtures("clock")
 def test_what_is_hardly_time_gets_no_second_search(inception: Problem) -> None:
-    # Of 6,200 evaluations 200 are left.
+    # 200 of 6,200 evaluations are left.
     found = limited(inception, 6200)
     assert found.evaluations == DEFAULT
     assert found.stopped_because == "time"

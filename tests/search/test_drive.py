@@ -1,4 +1,4 @@
-"""When a search that is driven batch by batch stops."""
+"""Stopping rules of a search that is driven batch by batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from placewright.search.run.search_run import SearchRun
 
 
 class Staircase:
-    """Its objective is 1000 and falls to 10 with evaluation `fall`; so do the bytes over the limit from 5 to 0 with
+    """A search whose objective falls from 1000 to 10 at evaluation `fall`, and its bytes over the limit from 5 to 0 at
     evaluation `fits`."""
 
     def __init__(self, fall: int, fits: int = 0) -> None:

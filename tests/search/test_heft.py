@@ -31,7 +31,7 @@ def heft_schedule(problem: Problem) -> tuple[list[int], list[int], int]:
 
 
 def starts(problem: Problem) -> list[int]:
-    """Of the paper's schedule, by the reference that the tests below hold the core to."""
+    """Return start times in the paper's schedule, by the reference that the tests below hold the core to."""
     return insert(problem, _core.bottom_level_order(problem.core).tolist()).start
 
 
@@ -44,7 +44,7 @@ def test_the_papers_example_takes_80() -> None:
 
 def test_a_short_op_is_inserted_before_one_that_was_placed_earlier() -> None:
     # Ranks: a 9 + 1 + 8, b 8, c 3. a runs on d1 until 9, b on d0 from 9 + 1, and c, placed last, fits before b there.
-    # Starting at one instant, c and a stand in the order as they finish.
+    # c and a start at one instant, so they are ordered by finish.
     graph = graph_of({"a": ("", 1), "b": ("a", 1), "c": ("", 1)})
     pins = Constraints(pins=(("a", "d1"), ("b", "d0"), ("c", "d0")))
     problem = problem_of(graph, machine_of(2, Link(latency_ns=1)), [9, 8, 3], constraints=pins)
@@ -61,7 +61,7 @@ def test_an_op_without_time_starts_between_two_that_leave_no_gap() -> None:
 
 
 def test_a_signal_across_devices_costs_the_latency_and_an_order_nothing() -> None:
-    # b must follow a and is pinned away from it. Signal: a's finish 5 + 2. Order: b may start with a, and stands later.
+    # b must follow a and is pinned away from it. Signal: a's finish 5 + 2. Order: b may start with a, but comes later.
     graph = graph_of({"a": ("", 1), "b": ("", 1)}, controls={"b": "a"})
     pins = Constraints(pins=(("a", "d0"), ("b", "d1")))
     for control, start in (("signal", 7), ("transfer", 7), ("order", 0)):
@@ -72,7 +72,7 @@ def test_a_signal_across_devices_costs_the_latency_and_an_order_nothing() -> Non
 
 
 def test_where_control_is_only_an_order_the_simulation_may_be_faster_than_planned() -> None:
-    # d0: x 10, then a 2; d1: b 5, which must stand after a. HEFT lets b wait for a's start, 10 + 5 = 15; it need not.
+    # d0: x 10, then a 2; d1: b 5, which must come after a. HEFT lets b wait for a's start, 10 + 5 = 15; it need not.
     graph = graph_of({"x": ("", 1), "a": ("x", 1), "b": ("", 1)}, controls={"b": "a"})
     pins = Constraints(pins=(("x", "d0"), ("a", "d0"), ("b", "d1")))
     problem = problem_of(graph, machine_of(2), [10, 2, 5], constraints=pins, control="order")

@@ -45,7 +45,7 @@ def test_weights_do_not_draw_all_gradients_to_one_device(name: str, transfer_mod
 
 
 def test_contiguous_runs_count_weights_where_they_are_first_read() -> None:
-    # Ten bytes each for v and w, which stand first: cut as they are, both fall to d0 and c and d with them.
+    # Ten bytes each for v and w, which come first: cut as they are, both fall to d0 and c and d with them.
     ops = {"v": ("", 10), "w": ("", 10), "a": ("v", 1), "c": ("a", 1), "b": ("w", 1), "d": ("b", 1)}
     problem = problem_of(graph_of(ops), machine_of(2), [0, 0, 10, 10, 10, 10], constraints=GRADIENTS)
     assert _core.runs_balancing_memory(problem.core).tolist() == [0, 1, 1, 0, 1, 1]
@@ -64,12 +64,12 @@ def test_an_input_follows_its_group_and_the_first_reader_when_told_to() -> None:
     order = np.array([1, 3, 0, 2], np.int32)  # b d a c
     device_of, ops = with_group.with_inputs(apart, order)
     assert device_of.tolist() == [1, 1, 0, 0, 1, 1]
-    # Both weights must move to d0, so they stand at the beginning, the one that is read first before the other.
+    # Both weights must move to d0, so they come first, in the order in which they are read.
     assert names_in_order(problem, ops) == "w v b d a c"
     side_by_side = np.array([0, 1, 0, 1], np.int32)
     device_of, ops = with_reader.with_inputs(side_by_side, order)
     assert device_of.tolist() == [0, 1, 0, 1, 0, 1]
-    # Who reads them is where they are: each stands right before its first reader.
+    # Their readers are on their devices: each comes right before its first reader.
     assert names_in_order(problem, ops) == "w b d v a c"
 
 
@@ -90,7 +90,7 @@ def test_an_input_leaves_right_before_its_reader_or_where_transfers_block_at_onc
 
 
 def test_what_works_and_inputs_that_stand_alone_are_not_set_aside() -> None:
-    # v shares its device with nobody, w with another input only, and b takes 1 ns.
+    # v shares its device with no op, w with another input only, and b takes 1 ns.
     graph = graph_of({"v": ("", 4), "w": ("", 4), "x": ("", 4), "b": ("", 4), "a": ("v w x b", 4)})
     constraints = Constraints(colocations=(("w", "x"), ("b", "a")))
     problem = problem_of(graph, machine_of(2), [0, 0, 0, 1, 10], constraints=constraints)
@@ -98,7 +98,7 @@ def test_what_works_and_inputs_that_stand_alone_are_not_set_aside() -> None:
 
 
 def test_the_memory_of_inputs_set_aside_counts_where_they_are_read_and_held() -> None:
-    # 4 bytes of v beside a's 8 on d0, which holds 11: a must go to d1, though d0 is faster.
+    # 4 bytes of v besides a's 8 on d0, which holds 11: a must go to d1, though d0 is faster.
     ops = {"v": ("", 4), "a": ("v", 8), "c": ("", 1)}
     graph = graph_of(ops)
     problem = Problem(
@@ -153,7 +153,7 @@ def problems_with_inputs(draw: st.DrawFn) -> Problem:
 
 
 def set_aside(problem: Problem) -> list[int]:
-    """Scheduled ops without time that wait for nothing but such ops and share a device with an op that is none."""
+    """Return scheduled ops without time that wait only for such ops and share a device with an op that is not one."""
     structure = structure_of(problem)
     times = problem.time_ns[problem.lowered.graph_op]
     group = problem.groups[0].tolist()
@@ -196,7 +196,8 @@ def test_what_is_decided_about_the_rest_is_valid_with_the_inputs(problem: Proble
 def assert_remote_inputs_stand_first(
     problem: Problem, scope: Scope, device_of: list[int], ops: list[int], aside: list[int]
 ) -> None:
-    """Those that another device waits for stand before all that is not set aside, others right before who waits."""
+    """Check that inputs for another device precede all ops that are not set aside, and others their first reader
+    directly."""
     structure = structure_of(problem)
     place = {op: position for position, op in enumerate(ops)}
     for op in aside:

@@ -70,7 +70,7 @@ def test_list_waits_for_the_fast_device_rather_than_use_a_slow_one() -> None:
 
 
 def test_list_passes_over_a_full_device() -> None:
-    # b needs a's 8 bytes beside its own 8; d0 is faster but holds only 15.
+    # b needs a's 8 bytes besides its own 8; d0 is faster but holds only 15.
     graph = graph_of({"a": ("", 8), "b": ("a", 8)})
     problem = Problem(graph=graph, machine=machine_of(2), time_ns=np.array([[1, 5]] * 2), memory_limits_bytes=(15, 16))
     for name in ("list", "etf", "segment-fill"):
@@ -79,7 +79,7 @@ def test_list_passes_over_a_full_device() -> None:
 
 
 def test_list_reserves_the_parameters_of_a_whole_group() -> None:
-    # a alone would fit d0 (4 of 10 bytes), but c must stand with it and reads 9 bytes of parameters.
+    # a alone would fit d0 (4 of 10 bytes), but c must share its device and reads 9 bytes of parameters.
     tensors = (Tensor(name="wa", size_bytes=4, role="parameter"), Tensor(name="wc", size_bytes=9, role="parameter"))
     ops = (Op(name="a", kind="other", inputs=(0,)), Op(name="b", kind="other"), Op(name="c", kind="other", inputs=(1,)))
     problem = Problem(

@@ -24,7 +24,7 @@ PLANS = int(os.environ.get("PLACEWRIGHT_PLANS", "20000"))
 
 
 def plan_problems(name: str, problem: Problem, evaluations: int) -> list[str]:
-    """What the checker finds wrong with the method's plan."""
+    """Return the problems that the checker finds in the method's plan."""
     method = METHODS[name]
     if name in GUIDED:
         own = replace(SMALL, objective=problem.objective, num_devices=problem.machine.num_devices)

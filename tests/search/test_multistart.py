@@ -1,4 +1,4 @@
-"""Several searches at once, as if they were one."""
+"""Several searches at once that act as one."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_auto_searches_in_every_thread_where_time_alone_ends_it(evaluations: int
 
     main = threading.get_ident()
     budget = Budget(evaluations=evaluations, seconds=0.5)
-    # Where transfers block nothing is proven of so few ops, and the search goes on.
+    # With blocking transfers nothing is proven about so few ops, so the search goes on.
     problem = problem_of(PROBLEM.graph, machine_of(2, transfer_model="blocking"), (3, 3, 4))
     Auto().solve(problem, SearchRun(budget, threads=2, interrupted=interrupted))
     assert len(threads - {main}) == (num_searches if num_searches > 1 else 0)

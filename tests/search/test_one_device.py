@@ -1,4 +1,4 @@
-"""On which device an order runs, and what single-device adds to that."""
+"""The device on which an order runs, and what single-device adds to that choice."""
 
 from __future__ import annotations
 

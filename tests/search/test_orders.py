@@ -24,7 +24,7 @@ def order_of(method: OneDeviceOrder, graph: Graph) -> str:
 
 
 class SlowMemory:
-    """What one device holds, from the sets of ops that write or read each storage."""
+    """The memory that one device holds, from the sets of ops that write or read each storage."""
 
     def __init__(self, problem: Problem) -> None:
         self.structure: Structure = structure_of(problem)
@@ -56,7 +56,7 @@ class SlowMemory:
 
 
 def slow_forward(problem: Problem, key: Callable[[SlowMemory, int, int, int, int], tuple[int, ...]]) -> list[int]:
-    """Of the ready ops always the one of least key(memory, op, bytes held, net bytes of the op, peak)."""
+    """Append, step by step, the ready op of least key(memory, op, bytes held, net bytes of the op, peak)."""
     memory = SlowMemory(problem)
     order: list[int] = []
     peak = 0
@@ -72,7 +72,8 @@ def slow_forward(problem: Problem, key: Callable[[SlowMemory, int, int, int, int
 
 
 def slow_reverse(problem: Problem) -> list[int]:
-    """From the end, of the ops whose followers all stand, the one before which least is held."""
+    """Build an order from its end: of the ops whose followers are all placed, prepend the one before which least is
+    held."""
     memory = SlowMemory(problem)
     left = set(memory.ops)
     order: list[int] = []

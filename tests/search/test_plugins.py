@@ -1,4 +1,4 @@
-"""Methods from outside the package: known by their name like any other, and wrong ones said in one sentence."""
+"""Methods from outside the package: known by their names like any other; wrong ones are refused in one sentence."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "own_method.py"
 
 @pytest.fixture(autouse=True)
 def _only_built_in() -> Iterator[None]:
-    """Forgets what a test registers."""
+    """Forget what a test registers."""
     yield
     for name in set(METHODS) - set(registry.ENTRIES):
         del METHODS[name]
@@ -159,7 +159,7 @@ def test_a_plugin_that_is_not_there_or_no_python_is_said(tmp_path: Path) -> None
 
 
 class Wrong:
-    """Solves by what it is given."""
+    """A method that returns the answer of the given function."""
 
     name = "wrong"
 
@@ -221,7 +221,7 @@ class FewDraws:
 
 
 def test_a_method_without_a_base_class_asks_its_run() -> None:
-    # Of two ops of 5 ns one on each device is best; drawn 30 times, that is found.
+    # Two ops of 5 ns are best on a device each; 30 draws find that.
     problem = problem_of(graph_of({"a": ("", 1), "b": ("", 1)}), machine_of(2), 5)
     register_method(FewDraws)
     run = SearchRun(Budget(evaluations=30), seed=1)

@@ -1,4 +1,4 @@
-"""Which baselines `auto` runs, how many candidates of each, and what a limit of time takes away. Clocks are counters:
+"""The baselines that `auto` runs, how many candidates of each, and what a time limit takes away. Clocks are counters:
 no test looks at the time."""
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def training_step() -> Problem:
 
 
 class Clock:
-    """time.perf_counter(), which goes on only when a candidate is evaluated."""
+    """A time.perf_counter() that advances only when a candidate is evaluated."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds_per_candidate: float) -> None:
         self.now = 0.0
@@ -176,7 +176,7 @@ def test_every_cheap_baseline_makes_a_candidate_after_the_limit_too(
 
 
 class Thrice(Baseline):
-    """Two ops on these devices, three times."""
+    """A baseline that proposes the same devices for two ops, three times."""
 
     def __init__(self, name: str, devices: list[int]) -> None:
         self.name, self._devices = name, devices

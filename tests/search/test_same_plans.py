@@ -33,7 +33,7 @@ def test_every_shipped_policy_proposes_the_same_as_before(name: str) -> None:
 
 
 def differences(problem: str, made: dict[str, str], expected: dict[str, str]) -> str:
-    """A line for each method or policy where it differs."""
+    """Return a line for each method or policy whose digest differs."""
     return "\n".join(
         f"{problem}: {name} gives {made.get(name)}, and gave {expected.get(name)}"
         for name in sorted(made.keys() | expected.keys())

@@ -1,4 +1,4 @@
-"""What a run lets a method spend, and what it tells of it."""
+"""Budgets that a run gives a method, and what the run reports of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def solution_on(*device_of: int) -> Solution:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Its one number is the time."""
+    """Replace time.perf_counter(): it returns the one number of this list."""
     now = [100.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     return now

@@ -32,7 +32,7 @@ def on_paper_machine(graph: Graph, control: ControlMode, devices: int = 2) -> Pr
 
 
 def gap(problem: Problem, budget: Budget) -> float:
-    """Percent above the lower bound."""
+    """Return the percentage above the lower bound."""
     found = SuperstepAnnealing().solve(problem, SearchRun(budget)).metrics.step_time_ns
     return 100 * (found / lower_bound(problem).value - 1)
 

@@ -1,4 +1,4 @@
-"""Whole files: read, and written so that they are there whole or not at all."""
+"""Whole files: read, and written completely or not at all."""
 
 import errno
 import os

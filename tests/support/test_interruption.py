@@ -1,4 +1,4 @@
-"""Ctrl-C while something is made that can be cut short."""
+"""Ctrl-C during work that can be cut short."""
 
 import os
 import signal
@@ -51,7 +51,7 @@ def test_what_runs_until_then_ends_where_it_is_and_no_more(interrupted: Interrup
 
 
 class Swallowing:
-    """What runs when it is collected, in which Python only prints an exception."""
+    """An object that calls a function when it is collected, where Python only prints exceptions."""
 
     def __init__(self, at_the_end: Callable[[], None]) -> None:
         self.at_the_end = at_the_end

@@ -1,4 +1,4 @@
-"""Cells that spreadsheets do not take for formulas, and the names that they were made of."""
+"""Cells that spreadsheets do not take for formulas, and the names they were made from."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def process_of(pool: Pool) -> BaseProcess:
 
 
 class Harness:
-    """Runs jobs on a suite and remembers what was said."""
+    """A runner of jobs on a suite that keeps the rows, failures and deaths."""
 
     def __init__(self, suite: Path, out: Path, suite_of: Callable[..., Any] = find_suite) -> None:
         self.suite, self.suite_of = suite, suite_of

@@ -17,7 +17,7 @@ import pytest
 from placewright.importers.graph_set import write_graph_set
 from placewright.lab.datasets.synthetic import random_graph
 
-#: Of each command; together more than a hundred.
+#: Kills of each command; together more than a hundred.
 KILLS = 35
 
 

@@ -30,7 +30,7 @@ def own(tmp_path: Path) -> Path:
 def test_graphs_are_split_into_parts_by_size(own: Path, tmp_path: Path) -> None:
     counts = pack([own], tmp_path / "set", "p100")
     parts = {path.name: [graph.name for graph in load_graphs(path)] for path in counts}
-    # Of five neighbours in size the 2nd is to validate on, the 4th to test on; graphs of one name get their file's.
+    # The 2nd of five neighbours in size is for validation, the 4th for tests; graphs of one name get their file's.
     assert parts == {
         "train.graphs.gz": ["net1.json", "net3.json", "net5.json"],
         "valid.graphs.gz": ["net2.json"],

@@ -49,7 +49,7 @@ def test_watts_strogatz_keeps_two_edges_per_node_and_rewires_three_in_ten() -> N
         edges = watts_strogatz(100, Random(seed))
         assert len(edges) == 200
         num_kept += sum(min(abs(one - other), 100 - abs(one - other)) <= 2 for one, other in edges)
-    # Of 10,000 edges 7,000 stay; of those that move, 4 in 98 or fewer land on a neighbour again.
+    # 7,000 of 10,000 edges stay; at most 4 in 98 of those that move land on a neighbour again.
     assert 6_850 < num_kept < 7_300
 
 

@@ -1,4 +1,4 @@
-"""The zoo's networks: where each comes from, sizes as published, graphs of both kinds taken of them."""
+"""The zoo's networks: where each comes from, sizes as published, graphs of both kinds captured from them."""
 
 from __future__ import annotations
 

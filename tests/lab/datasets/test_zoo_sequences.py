@@ -24,7 +24,7 @@ def graph_of(name: str, mode: Mode = "inference") -> Graph:
 
 
 def products(graph: Graph) -> Counter[str]:
-    """Matrix products by layer, the wrapper's and the list's names taken off."""
+    """Count matrix products by layer, without the wrapper's name."""
     return Counter(op.module.removeprefix("model.") for op in graph.ops if op.kind == "matmul")
 
 

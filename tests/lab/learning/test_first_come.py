@@ -89,7 +89,7 @@ def test_noise_scatters_what_is_measured_but_not_what_is_kept() -> None:
 
     trials = noisy(3).measure(rows)
     assert set(trials.objective.tolist()) == {30}
-    # Of 400 placements 100 fail, give or take 9; the logarithm of the others scatters by a tenth.
+    # 100 of 400 placements fail, give or take 9; the logarithm of the others scatters by a tenth.
     assert abs(int((~trials.runs).sum()) - 100) < 40
     assert abs(float(np.log(trials.ratio[trials.runs]).std()) - 0.1) < 0.03
     assert np.array_equal(trials.ratio, noisy(3).measure(rows).ratio)

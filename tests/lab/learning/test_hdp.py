@@ -81,7 +81,7 @@ def test_what_is_drawn_is_as_likely_as_is_said_of_it() -> None:
     drawn = policy.sample(1000, generator)
     kinds, counts = torch.unique(drawn, dim=0, return_counts=True)
     expected = policy.evaluate(kinds).log_probability.sum(1).exp().detach()
-    # Of 1,000 draws a share scatters by at most 1.6%.
+    # A share of 1,000 draws scatters by at most 1.6%.
     assert torch.allclose(counts / 1000, expected, atol=0.06)
 
 

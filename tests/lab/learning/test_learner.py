@@ -133,7 +133,7 @@ def test_one_sample_is_compared_with_what_the_value_function_expects() -> None:
     assert list(estimate.rewards) == pytest.approx([-1.02])
     assert estimate.expected_reward is not None
     assert np.abs(estimate.gradient).max() > 1e-4
-    # Where the value function expects the very reward there is nothing to learn.
+    # There is nothing to learn where the value function expects exactly the reward.
     weights = learner.weights
     last_bias = len(weights) - 1
     weights[last_bias] += np.float32(estimate.rewards[0] - estimate.expected_reward)

@@ -58,7 +58,7 @@ def test_a_policy_learns_to_keep_together_what_belongs_together(mlp_placer: Modu
         rewards.append(float(np.mean([estimate.rewards for estimate in estimates])))
         weights.grad = torch.from_numpy(np.mean([estimate.gradient for estimate in estimates], axis=0))
         adam.step()
-    # Devices drawn at random take more than one and a half times as long as one device, for all that moves over PCIe.
+    # Devices drawn at random take more than one and a half times as long as one device, as so much moves over PCIe.
     assert rewards[0] < -1.5
     assert rewards[-1] > -1.1
 

@@ -150,7 +150,7 @@ def test_what_is_drawn_step_by_step_is_as_likely_as_is_said_of_the_whole() -> No
     drawn = policy.sample(4000, generator)
     kinds, counts = torch.unique(drawn, dim=0, return_counts=True)
     expected = policy.evaluate(kinds).log_probability.sum(1).exp().detach()
-    # Of 4,000 draws a share scatters by at most half a percent.
+    # A share of 4,000 draws scatters by at most half a percent.
     assert torch.allclose(counts / 4000, expected, atol=0.03)
 
 

@@ -147,7 +147,7 @@ def test_a_training_too_short_for_a_validation_is_validated_at_its_end(data: Pat
     assert read_policy(path).record["step"] == 1
 
 
-#: What is recorded of every training by gradients.
+#: The columns that every training by gradients records.
 LOOKED_AT = {"step", "entropy", "variation", "state_rms", "logit_rms", "gradient_norm"}
 
 

@@ -48,7 +48,7 @@ def test_levels_that_an_op_may_not_take_and_ops_without_a_choice_do_not_count() 
     assert found.entropy == pytest.approx((np.log(2) + np.log(3)) / 2)
     assert found.variation == pytest.approx(1 / 6)
     assert found.logit_rms == pytest.approx(2)
-    # Where only one op is left that decides, there is nothing to differ from.
+    # If only one op is left that decides, it has no other to differ from.
     assert decisions_of([torch.log_softmax(logits[:2], 1)]).variation is None
     assert decisions_of([torch.log_softmax(logits[:1], 1)]).entropy == 0
 

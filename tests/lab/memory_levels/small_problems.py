@@ -114,7 +114,7 @@ def overwriting_graph(seed: int, num_ops: int = 14) -> Graph:
             )
         elif random.random() < 0.6:
             made.append(graph.add_tensor(f"t{number}", size_bytes=size, alias_of=base, is_output=random.random() < 0.3))
-            # What is overwritten need not be read, and may be read twice.
+            # An overwritten tensor need not be read, and may be read twice.
             read = [read[1:], read, [*read, base]][random.integers(0, 3)]
         if kind != "view" and (not made or random.random() < 0.2):
             made.append(graph.add_tensor(f"r{number}", size_bytes=int(random.integers(0, 150))))

@@ -31,7 +31,7 @@ def test_a_map_is_made_shown_explained_and_checked(tmp_path: Path, capsys: pytes
     assert "resnet50-int8 on nnpi: 106.92 us" in out
     assert "1.025x as fast as compiler h0's map (109.63 us), the best rule" in out
     assert "fc.weight" in out
-    # But for the line that says what was written.
+    # Except for the line that says what was written.
     assert run(capsys, "show", best)[1].strip() in out
     code, out, _ = run(capsys, "explain", best)
     assert code == 0

@@ -100,7 +100,7 @@ def test_no_step_starts_so_late_that_its_tail_ends_after_the_step(problem: Probl
     device_of, order = problem.core.decode(keys, "paper")
     start = timed(problem, Solution(device_of=device_of, order=order))
     ends = [start.start[step] + start.tail[step] for step in start.place]
-    # Of the critical steps one starts at 0.
+    # One of the critical steps starts at 0.
     assert max(ends) == start.step_time_ns
     assert max(start.tail[step] for step in start.place if start.start[step] == 0) == start.step_time_ns
 

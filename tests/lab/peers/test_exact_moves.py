@@ -46,7 +46,7 @@ def plan_of(problem: Problem, host: HostMemory, exact: ExactRuns) -> Metrics:
 
 
 def against_all_plans(seed: int, host: HostMemory, returns: int) -> list[tuple[int | None, int | None]]:
-    """Under some limits of the device and of the host, the optimum by CP-SAT and that of all plans."""
+    """Return the optimum by CP-SAT and that of all plans, under some limits of the device and of the host."""
     graph = training_step(seed, 1)
     plans = set(simulated(limited(graph, 1.0), replace(host, memory_bytes=None), returns))
     found = []

@@ -60,7 +60,7 @@ def test_parts_are_in_proportion_to_speed(method: GraphPartition) -> None:
     # 120 ops without tensors between them; the second device is three times as fast, so it gets 90 of them.
     graph = graph_of({f"op{i}": ("", 1) for i in range(120)})
     problem = Problem(graph=graph, machine=machine_of(2), time_ns=np.array([[30, 10]] * 120))
-    # Of 120 ops a part may miss its own by 6, 5%.
+    # A part may be off its share of 120 ops by 6, 5%.
     assert 84 <= int(placed(problem, method).sum()) <= 96
 
 

@@ -52,7 +52,7 @@ class SlowSearch:
         self.allowed = [[d for d in everywhere if int(mask) >> d & 1] for mask in allowed]
 
     def run(self, evaluations: int) -> tuple[int, ...]:
-        """The best fitness, by what decides: memory only where it does."""
+        """Return the best cost, as `cost` states it: with memory only if some limit or the objective needs it."""
         per_start = -(-evaluations // self.method.starts)
         best = None
         for spent in range(evaluations):
