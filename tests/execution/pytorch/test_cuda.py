@@ -25,7 +25,7 @@ from placewright.support.torch_threads import torch_threads
 
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch) -> StandIns:
-    """Two stand-ins; the locks that threads meet at say what is known behind them."""
+    """Two stand-ins for GPUs, with locks that pass on, where threads meet, what is known to have ended."""
     found = StandIns(2)
     found.install(monkeypatch.setattr)
     return found
