@@ -1,4 +1,4 @@
-"""What is said of a plan that does not fit."""
+"""Advice about a plan that does not fit."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_a_device_that_only_holds_residents_has_no_step_that_brings_its_peak() -
 
 
 def test_the_critical_path_is_taken_apart_by_layer_and_place() -> None:
-    # a (10 us on gpu0), its MiB to gpu1 (89,382 ns), c (30 us), its MiB back, d (10 us): b is beside the path.
+    # a (10 us on gpu0), its MiB to gpu1 (89,382 ns), c (30 us), its MiB back, d (10 us): b is not on the path.
     path = explain_path(small_plan())
     assert (path.compute_ns, path.transfer_ns, path.waiting_ns) == (50_000, 2 * 89_382, 0)
     assert (path.num_steps, path.num_device_changes) == (5, 2)

@@ -39,7 +39,7 @@ def matrix(name: str, **rest: object) -> Tensor:
 
 @pytest.fixture
 def graph() -> Graph:
-    """x -> first -> second -> third, each with a weight of 1 MiB; third also reads x. A view stands behind it."""
+    """x -> first -> second -> third, each with a weight of 1 MiB; third also reads x. A view follows."""
     weights = [matrix(f"w{i}", role="parameter") for i in range(3)]
     activations = [matrix("x"), matrix("a"), matrix("b"), matrix("c"), matrix("v", alias_of=6, is_output=True)]
     return Graph(
@@ -101,7 +101,7 @@ def test_peaks_are_those_of_one_device_without_its_limit(graph: Graph) -> None:
 
 
 def test_between_the_bound_and_the_input_order_it_may_fit() -> None:
-    # Captured: a and b (8 MiB each) stand together while c makes its 1. Bound: c after d, 8 + 1 + 1.
+    # Captured: a and b (8 MiB each) are held together while c makes its 1. Bound: c after d, 8 + 1 + 1.
     crossed = graph_of({"a": ("", 8 * MIB), "b": ("", 8 * MIB), "c": ("a", MIB), "d": ("b", MIB), "e": ("c d", 0)})
     device = replace(load_machine("p100").devices[0], memory_bytes=12 * MIB)
     found = inspect_graph(crossed, replace(load_machine("p100"), devices=(device,)))
@@ -123,7 +123,7 @@ def test_a_device_that_cannot_hold_the_step_is_not_the_one_whose_times_are_shown
 
 
 def test_unequal_devices_of_one_kind_are_shown_by_name(graph: Graph) -> None:
-    """As one kind they had the memory of the last of them."""
+    """Shown as one kind, they had the memory of the last of them."""
     devices = load_machine("2xp100").devices
     machine = replace(load_machine("2xp100"), devices=(replace(devices[0], memory_bytes=MIB), devices[1]))
     found = inspect_graph(graph, machine)

@@ -1,4 +1,4 @@
-"""Which layers run where: what one would write down to apply a plan by hand."""
+"""The device of each layer: what one would write down to apply a plan by hand."""
 
 from __future__ import annotations
 

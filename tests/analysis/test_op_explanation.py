@@ -1,4 +1,4 @@
-"""Why an op or a module stands where it does: what held it up, and what each other device would cost."""
+"""Reasons for where an op or a module runs: what held it up, and what each other device would cost."""
 
 from dataclasses import replace
 
@@ -55,7 +55,7 @@ def test_every_device_is_tried_and_costed() -> None:
     here, there = found.alternatives
     assert (here.device, here.step_time_ns, here.bytes_moved) == (0, 60, 0)
     assert (there.device, there.step_time_ns, there.bytes_moved) == (1, 40, 8)
-    # Beside b's result, which nobody reads, a's or its copy is there.
+    # Besides b's result, which nobody reads, a's or its copy is there.
     assert (here.peak_bytes, there.peak_bytes) == (16, 16)
     assert (there.op_time_ns, there.allowed) == (20, True)
 
@@ -64,7 +64,7 @@ def test_a_transfer_that_nobody_needs_any_more_is_dropped() -> None:
     problem = fork(pins=(("b", "1"),))
     plan = planned(problem)
     assert plan.metrics.num_transfers == 1
-    # c cannot undo it, but a can: on d1, beside b, its result must come to d0 for c; both ways one transfer.
+    # c cannot undo it, but a can: on d1, next to b, its result must come to d0 for c; both ways one transfer.
     found = explained(problem, plan, "a")
     assert [option.bytes_moved for option in found.alternatives] == [8, 8]
     everything_there = explained(problem, replace(plan), "c").alternatives[1]
@@ -125,7 +125,7 @@ def test_the_table_says_all_that() -> None:
     assert "b on d0: 20 ns from 10 ns" in text
     assert "d0 was free from 10 ns; it waited for a" in text
     assert "as planned" in text
-    # Behind c on d1, whose copy of a it shares: 15 + 30 + 20 or 15 + 20 + 30.
+    # After c on d1, whose copy of a it shares: 15 + 30 + 20 or 15 + 20 + 30.
     assert "+44.4%" in text
     held = drawn(op_tables(plan, explained(problem, plan, "c")))
     assert "pinned to 1 by 'c'" in held

@@ -1,4 +1,4 @@
-"""Why an op runs again: what is not held meanwhile, what it costs, and what leaving it out would cost."""
+"""Reasons for an op to run again: what is not held meanwhile, what it costs, and what leaving it out would cost."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def batch(samples: int = SAMPLES, width: int = 256) -> tuple[Any, Any]:
 
 
 def found(limit: Any, model: nn.Module | None = None, devices: str = "h100@graphs", **options: Any) -> Alternatives:
-    """adapters: whether they are tried, which takes long."""
+    """Return the alternatives within a limit. adapters: True to try them, which takes long."""
     with pytest.MonkeyPatch.context() as patch:
         if not options.pop("adapters", False):
             patch.setattr(setup_search, "can_have_adapters", lambda model: False)
@@ -332,7 +332,7 @@ def test_8_bit_adam_is_tried_for_the_dtypes_it_has() -> None:
         found("64MiB", model=Loss().double(), args=args, optimizer="adam8bit")
     with pytest.raises(InputError, match="optimizer is adam8bit; bitsandbytes has none for CPUs"):
         found("64MiB", devices="cpu", args=batch(8), optimizer="adam8bit")
-    # Of those that are trained alone, whichever layer comes first.
+    # Only dtypes of trained parameters count, whichever layer comes first.
     mixed = Loss()
     mixed.layers[7].double().requires_grad_(False)
     assert PassCaptures(mixed, batch(8), {}).trained_dtypes == ["float32"]
@@ -390,7 +390,7 @@ def test_adapters_are_ranked_as_something_else() -> None:
     facts = found("1GiB", args=batch(8), adapters=True)
     adapted = [each for each in facts.setups if "LoRA" in each.changes]
     assert adapted
-    # Of each layer two factors of rank 16 beside the frozen weights.
+    # Each layer has two factors of rank 16 in addition to the frozen weights.
     assert {each.optimizer_bytes for each in adapted} == {2 * 8 * (256 * 16 + 16 * 256) * 4}
 
 
@@ -409,7 +409,7 @@ def test_whether_it_fits_is_one_line() -> None:
 
 
 class Idle(Loss):
-    """Has a parameter that nothing reads, of which a capture warns."""
+    """Has a parameter that nothing reads, about which a capture warns."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What callers of plan() pass is checked where it enters, and whatever passes can be saved and read back."""
+"""Arguments of plan() are checked where they enter, and whatever passes can be saved and read back."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What `plan` takes as a model from PyTorch, and what it says of what it does not take."""
+"""PyTorch models that `plan` takes, and what it says of those that it does not take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user of the package reads in an editor or on the site: each public name explains all of its arguments."""
+"""Docstrings as a user reads them in an editor or on the site: each public name explains all of its arguments."""
 
 import inspect
 import re
@@ -17,7 +17,7 @@ from placewright.lab.memory_levels import record as map_record
 from placewright.plans import record
 from placewright.problem.objective import Metrics
 
-#: What the public functions return, and what the fields of that are.
+#: Classes that the public functions return, and classes of their fields.
 RETURNED = [Answer, Check, Metrics, TimeSources, record.ScheduledOp, record.Transfer, record.Buffer]
 RETURNED += [Frontier, FrontierPoint, Rival]
 RETURNED += [map_record.MappedOp, map_record.MappedTensor, map_record.MemoryMap]

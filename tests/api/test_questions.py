@@ -1,4 +1,4 @@
-"""What Python is told of a plan or a graph: short at the prompt, whole when asked, the same as on the command line."""
+"""Answers in Python about a plan or a graph: short at the prompt, whole when asked, the same as on the command line."""
 
 from dataclasses import asdict, replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Peaks that `placewright.alternatives` states for the CPU, beside what the allocator hands out when its code runs."""
+"""Peaks that `placewright.alternatives` states for the CPU, against what the allocator hands out when its code runs."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ OutsideHost = pytest.importorskip("outside_host").OutsideHost
 memory = pytest.importorskip("placewright.execution.pytorch.memory")
 
 F = torch.nn.functional
-#: So many that a copy of a network's parameters, or states of the generator, are less than 2% of a step.
+#: Enough samples that a copy of a network's parameters, or states of the generator, are less than 2% of a step.
 SAMPLES = 16
-#: What a step does again in a loop; what comes before is done once.
+#: Beginnings of the lines that each step runs; the other lines run once.
 STEP = ("model(", "for part", "    (model(", "optimizer.step()", "optimizer.zero_grad()")
 
 
@@ -108,7 +108,7 @@ class Recurrent(torch.nn.Module):  # type: ignore[name-defined]
 
 
 class Wide(torch.nn.Module):  # type: ignore[name-defined]
-    """Of little data, so that parameters, gradients and states are most of what is held."""
+    """Takes little data, so that parameters, gradients and states are most of what is held."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -194,7 +194,7 @@ def test_stated_peaks_of_a_gpu_with_states_at_the_host_are_the_allocators(
     network: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(offloaded_states, "_driver_of", lambda optimizer: OutsideHost())
-    # For a batch of one, kernels of the CPU have other workspaces.
+    # Kernels of the CPU have other workspaces for a batch of one.
     found = [each for each in setups_of(network, device="a100") if each.offloaded and each.batch >= SAMPLES // 2]
     setups = [each for each in found if each.dtype == "float32"]
     kinds = {(each.in_backward, each.accumulation > 1, each.num_checkpointed > 0): each for each in setups}

@@ -16,7 +16,7 @@ CLASSES, ROWS, LIMIT = 2000, 64, 1_100_000
 
 
 class Classifier(nn.Module):
-    """The mean loss of rows over many classes, of which some are not known. Logits take most of its memory."""
+    """The mean loss of rows over many classes; some rows have no known class. Logits take most of its memory."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -104,7 +104,7 @@ def test_a_control_lengthens_the_critical_path_where_it_delays(control: ControlM
 
 
 def test_the_critical_path_takes_each_op_at_its_fastest() -> None:
-    # a: min(3, 9), b: min(8, 1): 4, although they stand on different devices and their tensor must move.
+    # a: min(3, 9), b: min(8, 1): 4, although they are on different devices and their tensor must move.
     graph = graph_of({"a": ("", 1), "b": ("a", 1)})
     problem = Problem(graph=graph, machine=machine_of(2), time_ns=np.array([[3, 9], [8, 1]]))
     assert critical_path(problem).value == 4
@@ -325,7 +325,8 @@ def test_the_live_tensors_of_one_device_are_no_less_than_some_op_finds_in_any_ca
 
 
 def max_of_least_held(problem: Problem) -> int:
-    """By all sets of ops that may have run when an op starts."""
+    """Find by enumeration the most memory that any op needs: for each op the least over all sets of ops that may have
+    run when it starts."""
     structure = structure_of(problem)
     before = [
         {structure.producer[t] for t in structure.inputs[op]} | set(structure.predecessors[op])

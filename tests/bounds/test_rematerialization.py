@@ -1,4 +1,4 @@
-"""What must run again under a memory limit: bounds against the best of everything on small problems."""
+"""Bounds on what must run again under a memory limit, compared with the best of all solutions of small problems."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from placewright.problem import Problem
 
 @st.composite
 def small_problems(draw: st.DrawFn) -> Problem:
-    """Of one device and few ops, with a limit below what each op running once takes."""
+    """Problems of one device and few ops, with a limit below what each op running once takes."""
     seed = draw(st.integers(0, 2**32))
     if draw(st.booleans()):
         graph = overwriting_graph(seed, draw(st.integers(3, 7)))

@@ -91,8 +91,8 @@ def test_every_op_finds_its_inputs_whoever_is_fastest(case: tuple[Problem, Solut
 
 
 def test_the_steps_of_two_devices_by_hand() -> None:
-    """What a on device 0 makes is read by b on device 0 and by c on device 1; d on device 1 reads what both make. Two
-    tensors are sent; c waits for the first only, so that it runs beside b."""
+    """b on device 0 and c on device 1 read what a on device 0 makes; d on device 1 reads what b and c make. Two tensors
+    are sent; c waits for the first only, so that it runs at the same time as b."""
     graph = graph_of({"a": ("", 1), "b": ("a", 1), "c": ("a", 1), "d": ("b c", 1)})
     problem = problem_of(graph, machine_of(2))
     # op a, ta to device 1, op b, op c, tb to device 1, op d; in the order of ops and tensors of the problem.
@@ -107,8 +107,8 @@ def test_the_steps_of_two_devices_by_hand() -> None:
 
 
 def test_what_the_plan_sends_while_an_op_runs_is_sent_before_that_op() -> None:
-    """A transfer takes 5 ns. That of a goes from 1 to 6, so that b's, whose tensor is there at 2, goes from 6 to 11. By
-    then device 0 runs x, from 2 to 12; sent after x, what b makes would be late by 6 ns."""
+    """A transfer takes 5 ns. The one of a goes from 1 to 6, so that b's, whose tensor is there at 2, goes from 6 to 11.
+    Device 0 then runs x, from 2 to 12; if what b makes were sent after x, it would be late by 6 ns."""
     graph = graph_of({"a": ("", 1), "b": ("a", 1), "x": ("b", 1), "c": ("a", 1), "d": ("b", 1)})
     problem = problem_of(graph, machine_of(2, Link(latency_ns=5)), [1, 1, 10, 1, 1])
     order = np.array([(0, -1), (0, 1), (1, -1), (2, -1), (3, -1), (1, 1), (4, -1)], np.int32)

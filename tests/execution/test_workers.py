@@ -17,7 +17,7 @@ from placewright.execution.workers import Workers
 
 
 def test_ctrl_c_right_after_a_job_has_ended_is_raised_and_the_next_jobs_run() -> None:
-    """When the caller has taken the lock that the job released, nobody releases it again."""
+    """The caller has taken the lock that the job released; nobody else would release it again."""
     workers = Workers([frozenset(os.sched_getaffinity(0))])
     stopped, ran = list[bool](), list[int]()
 

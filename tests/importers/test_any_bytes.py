@@ -16,7 +16,7 @@ from parsers import JSON_SEED, PARSERS, parse, seeds
 
 SETTINGS = settings(max_examples=150, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 FORMATS = sorted(PARSERS)
-#: What the text formats are made of, and the numbers that lie at limits.
+#: Pieces of the text formats, and numbers at limits.
 PIECES = [bytes([each]) for each in b"{}[]<>:,\"'\\#\n \x00\xff\x80"]
 PIECES += [b"-1", b"0", b"1e999", b"NaN", str(2**62).encode(), str(2**63).encode(), b"null", b"true", b"\\ud800"]
 

@@ -1,4 +1,4 @@
-"""What becomes of HLO text: a scheduled module's order, fusions, loops, views, updates in place, bad files."""
+"""Graphs of HLO text: a scheduled module's order, fusions, loops, views, updates in place, bad files."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_scan_is_one_op_with_the_work_of_all_steps() -> None:
     assert flops(graph, "r") == 50 * 2 * 4 * 4 * 4
     rows, state = (graph.tensors[tensor] for tensor in op(graph, "r").outputs)
     assert rows.shape == (50, 4)
-    # What it carries along unchanged is none of its results; what changes is written over what it began with.
+    # Values that it carries along unchanged are none of its results; those that change overwrite what it began with.
     assert state.alias_of is not None
     assert graph.tensors[state.alias_of].name == "begin"
 
@@ -158,7 +158,7 @@ def test_an_alias_of_the_module_is_a_parameter_updated_in_place(loop: Graph) -> 
     assert loop.tensors[weight].role == "parameter"
     written = loop.tensors[op(loop, "cc").outputs[0]]
     assert (written.alias_of, written.is_output) == (weight, True)
-    # The fusion reads the old value, so it stands before.
+    # The fusion reads the old value, so it comes before.
     assert [loop.ops[control].name for control in op(loop, "cc").controls] == ["f"]
 
 
@@ -233,7 +233,7 @@ def test_after_scheduling_transposes_and_broadcasts_move_data_and_before_it_they
       ROOT %b = f32[5,3,2]{2,1,0} broadcast(%t), dimensions={1,2}"""
     assert [each.kind for each in module(entry).ops] == ["input", "copy", "copy"]
     unscheduled = parse_hlo(f"HloModule m\nENTRY %main {{\n{entry}\n}}\n".encode(), "m")
-    # What is returned has to be written out all the same.
+    # Returned values have to be written out all the same.
     assert [each.kind for each in unscheduled.ops] == ["input", "view", "view", "copy"]
     assert unscheduled.tensors[op(unscheduled, "b").outputs[0]].size_bytes == 24
 

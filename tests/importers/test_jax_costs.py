@@ -59,7 +59,7 @@ def test_weights_are_found_by_what_jax_calls_them(tmp_path: Path) -> None:
 
 
 def test_weights_that_do_not_come_first_are_warned_of_in_every_form(tmp_path: Path) -> None:
-    """They stand as inputs; a small array before them, and what is no larger than the rest, is nothing to warn of."""
+    """They become inputs; a small array before them, or one no larger than the rest, gives no warning."""
 
     def function(x: Any, ws: Any) -> Any:
         return jax.numpy.tanh(x @ ws[0]) @ ws[1]

@@ -1,4 +1,4 @@
-"""What becomes of a JAX function: which arrays are weights, what is one op, what is left out."""
+"""Graphs of JAX functions: which arrays are weights, what is one op, what is left out."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def test_layers_are_named_scopes_and_ops_know_their_line() -> None:
     assert {each.module for each in products} == {"encoder.layer_0"}
     assert [each.phase for each in products] == ["forward", "backward"]
     assert {each.source.partition(":")[0] for each in products} == {"test_jax_function.py"}
-    # What relu calls inside JAX stands where relu is called.
+    # Ops that relu runs inside JAX have the module and the line of the call of relu.
     maximum = next(each for each in graph.ops if each.target == "max")
     assert (maximum.module, maximum.source) == ("encoder.layer_0", products[0].source)
 

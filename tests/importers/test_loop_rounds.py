@@ -23,7 +23,7 @@ X, N = jnp.ones((4, 8)), jnp.int32(3)
 
 
 def random_loop(seed: int) -> tuple[Any, bool]:
-    """A function of x, w and n that loops and also returns its rounds, and whether its text tells how many."""
+    """Return a function of x, w and n that loops and also returns its rounds, and True if its text tells how many."""
     chance = random.Random(seed)
     start, length = chance.randrange(4), chance.randrange(1, 9)
     where = chance.choice(["literal", "closed over", "carried", "changing", "argument"])

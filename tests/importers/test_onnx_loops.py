@@ -139,7 +139,7 @@ def test_a_scan_runs_along_its_axis() -> None:
         "bytes_moved": 30 * ((slices + weight + slices) + 3 * slices + 2 * slices),
         "trips": 30,
     }
-    # The product lies between two ops of a round; sums and results are given on.
+    # The product lives between two ops of a round; sums and results are passed on.
     assert made(graph, "y").workspace_bytes == slices
     assert (shape(graph, "y"), shape(graph, "z")) == ((4, 8), (30, 4, 8))
 

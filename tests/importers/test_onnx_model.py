@@ -124,7 +124,7 @@ def test_open_dimensions_are_listed_and_set_by_name_or_by_place() -> None:
 def test_a_dimension_that_is_not_there_is_refused_with_the_nearest() -> None:
     body = "g (float[batch, 3] x) => (float[batch, 3] y) { y = Relu (x) }"
     assert "has no open dimension 'bacth' to set; did you mean batch?" in complaint(body, batch=2, bacth=3)
-    # What is missing is named even while another one is open.
+    # The missing one is named even while another one is open.
     said = complaint(body, bath=4)
     assert "has no dimension 'bath' and leaves dimensions of its inputs open: 'batch' (of x); set them, as in" in said
     assert "dimension 'batch' of 'm.onnx' cannot be 0" in complaint(body, batch=0)

@@ -162,7 +162,7 @@ def values_of(model: Any, feeds: Feeds) -> Feeds:
 
 
 def assert_types_are_those_of_a_run(model: Any, feeds: Feeds) -> None:
-    """Of all values: the model says nothing about them but its operators."""
+    """Compare all values with those of a run; the model itself says nothing about them but its operators."""
     del model.graph.value_info[:]
     for value in model.graph.output:
         value.type.tensor_type.ClearField("shape")

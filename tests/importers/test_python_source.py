@@ -41,7 +41,7 @@ def test_code_that_ends_the_process_is_one_sentence(
     for command in (*commands, ["inspect", "net.py:build"]):
         assert cli.run(command) == 2
         told = capsys.readouterr().err
-        # What forward would do is read, not done.
+        # The effects of forward are read, not carried out.
         how = "PyTorch cannot trace Net" if text == IN_CAPTURE else f" failed: SystemExit: {message}"
         assert how in told
         assert f"{place})" in told
@@ -59,7 +59,7 @@ def test_ctrl_c_in_such_a_function_is_ctrl_c(
 
 @pytest.fixture
 def own_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Where a test imports from, and what of its own, is forgotten after it."""
+    """Restore sys.path after a test, and forget the module `parts_of_the_net`."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield
     sys.modules.pop("parts_of_the_net", None)
@@ -91,7 +91,7 @@ def many():
 
 @pytest.fixture
 def labelled(tmp_path: Path, own_imports: None) -> str:
-    """A file that imports the one beside it, and is not in the folder that one works in."""
+    """A file that imports the one next to it, and is not in the current folder."""
     pytest.importorskip("torch")
     (tmp_path / "labelled.py").write_text(LABELLED)
     (tmp_path / "parts_of_the_net.py").write_text("width = 8\n")
@@ -132,7 +132,7 @@ def test_what_a_function_must_return_is_told(labelled: str) -> None:
 
 
 def test_a_module_of_the_same_name_from_elsewhere_is_not_taken(labelled: str, tmp_path: Path) -> None:
-    """Python would give the second file the module that lies beside the first."""
+    """Python would give the second file the module that lies next to the first."""
     load_graph(labelled)
     other = tmp_path / "other"
     other.mkdir()
@@ -154,7 +154,7 @@ def test_the_message_of_a_users_error_is_whole(tmp_path: Path, own_imports: None
 
 
 def test_what_an_error_was_raised_from_is_told(tmp_path: Path, own_imports: None) -> None:
-    """What imports lazily, as transformers does, hides why in a message of its own."""
+    """Packages that import lazily, as transformers does, hide the cause behind a message of their own."""
     text = (
         "try:\n    try:\n        1 / 0\n    except ZeroDivisionError as error:\n"
         "        raise OSError('half way') from error\n"

@@ -67,7 +67,7 @@ def op(graph: Graph, kind: str) -> Op:
 
 
 def shapes(graph: Graph) -> list[tuple[int, ...]]:
-    """Of the inputs and parameters, sorted."""
+    """Shapes of the inputs and parameters, sorted."""
     given = {tensor for each in graph.ops if each.kind == "input" for tensor in each.outputs}
     return sorted(
         (each.shape or ()) for place, each in enumerate(graph.tensors) if place in given or each.role == "parameter"

@@ -45,7 +45,7 @@ def as_list(results: Any) -> list[Any]:
 
 
 def extent_of(op: Any, arguments: Mapping[str, Any], results: Sequence[Any], rule: Rule) -> int:
-    """The most pieces that the rule can be cut into: what all divided lengths are multiples of."""
+    """The most pieces that the rule can be cut into: the greatest common divisor of all divided lengths."""
     lengths = [tensor.shape[axis] for name, axis in rule.axes.items() for tensor in tensors_in(arguments[name])]
     lengths += [
         each.shape[axis]
@@ -74,7 +74,7 @@ def named(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, 
 
 
 def called(op: Any, arguments: Mapping[str, Any]) -> list[Any]:
-    """Its results; arguments are given by position, as ops with defaults in between take them."""
+    """Call an op and return its results; arguments are given by position, as ops with defaults in between take them."""
     schema = op._schema.arguments
     args = [arguments[argument.name] for argument in schema if not argument.kwarg_only]
     return as_list(op(*args, **{each.name: arguments[each.name] for each in schema if each.kwarg_only}))
@@ -109,12 +109,12 @@ def in_parts(
     return found
 
 
-#: How many units in the last place parts may differ by, at the largest value that is read or made.
+#: Units in the last place by which parts may differ, at the largest value that is read or made.
 ULPS = 64
 
 
 def difference(whole: Any, joined: Any, largest: float) -> str | None:
-    """What is not as it should be, as words."""
+    """Describe how the joined result differs from the whole one by more than rounding, or return None."""
     if whole.dtype != joined.dtype or whole.shape != joined.shape:
         return f"{joined.dtype}{list(joined.shape)} instead of {whole.dtype}{list(whole.shape)}"
     if not (whole.dtype.is_floating_point or whole.dtype.is_complex):
@@ -219,9 +219,9 @@ def of_seeds(seeds: range, name: str) -> tuple[set[str], list[str]]:
     return hit, wrong
 
 
-#: Sorts of many ops, few of which can be divided, are drawn more often.
+#: Sorts with many ops, few of which can be divided; they are drawn more often.
 MANY = {"value_by_value", "views", "slices", "reductions", "gathers", "pools", "losses"}
-#: What was hit, by sort.
+#: Ops whose rules were run, by sort.
 HIT: dict[str, set[str]] = {}
 
 
@@ -232,7 +232,7 @@ def test_parts_of_a_call_give_what_the_whole_gives(name: str) -> None:
 
 
 def test_the_ops_that_steps_are_made_of_are_known_and_run() -> None:
-    """After the test above, in which their calls are."""
+    """Uses the calls of the test above, and makes those that it has not made."""
     for name in SORTS.keys() - HIT.keys():
         HIT[name] = of_seeds(range(200 if name in MANY else 100), name)[0]
     assert set().union(*HIT.values()) >= set(KNOWN.split())

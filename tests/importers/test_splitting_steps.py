@@ -24,7 +24,7 @@ from placewright.importers.torch.front import trace_joint  # noqa: E402
 from placewright.importers.torch.splitting.choices import Choice, borders_of, choices, divided  # noqa: E402
 from placewright.importers.torch.splitting.stretch import stretch_from  # noqa: E402
 
-#: How many units in the last place of the largest value, or of one, a result may differ by.
+#: Units in the last place of the largest value, or of 1, by which a result may differ.
 ULPS = 2**10
 
 #: A step, what it runs with, and which placeholders are its inputs.
@@ -32,7 +32,7 @@ Captured = tuple[fx.Graph, list[Any], list[fx.Node]]
 
 
 def joint_of(model: nn.Module, args: Sequence[Any]) -> Captured:
-    """As PyTorch compiles: each result has a gradient of its own, none of which is 1."""
+    """Capture a step as PyTorch compiles it: each result has a gradient of its own, none of which is 1."""
     with contextlib.ExitStack() as stack:
         graph = aot_autograd.aot_export_joint_with_descriptors(stack, model, tuple(args)).graph_module.graph
     held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
@@ -52,7 +52,7 @@ def joint_of(model: nn.Module, args: Sequence[Any]) -> Captured:
 
 
 def captured(model: nn.Module, args: Sequence[Any]) -> Captured:
-    """As it is captured for a plan: of the loss alone there is a gradient."""
+    """Capture a step as for a plan: only the loss has a gradient."""
     joint = trace_joint(model, args, {}, training=True, loss=None)
     held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     values, inputs = [], []
@@ -84,8 +84,8 @@ def run(graph: fx.Graph, values: Sequence[Any], runner: Any = fx.Interpreter) ->
 
 
 def runner_of(graph: fx.Graph, values: Sequence[Any]) -> Any:
-    """What runs a step as eager does: the strides that PyTorch traces are not always those that its kernels make, and
-    then a view fails, or the backward of a group norm reads other values."""
+    """Return the interpreter that runs a step as eager does. Kernels do not always make the strides that PyTorch
+    traces; then a view fails, or the backward of a group norm reads other values."""
     dense = run(graph, values, Dense)
     with contextlib.suppress(RuntimeError):
         if difference(dense, run(graph, values)) is None:
@@ -94,7 +94,7 @@ def runner_of(graph: fx.Graph, values: Sequence[Any]) -> Any:
 
 
 def difference(whole: Sequence[Any], parts: Sequence[Any]) -> str | None:
-    """What is not as it should be, as words."""
+    """Describe the first result that differs by more than rounding, or return None."""
     for place, (one, other) in enumerate(zip(whole, parts, strict=True)):
         if one is None and other is None:
             continue
@@ -145,7 +145,7 @@ def wrong(*args: Any, **kwargs: Any) -> list[str]:
 
 
 def of_seed(seed: int, capture: Callable[[nn.Module, Sequence[Any]], Captured]) -> tuple[int, list[str]]:
-    """How many checks were made of a step, and what was wrong."""
+    """Return how many checks were made of a step, and what was wrong."""
     step = Step(seed)
     args = step.arguments()
     if not any(result.requires_grad for result in step(*args)):
@@ -186,7 +186,7 @@ class Pooled(nn.Module):
 
 
 class Dropping(nn.Module):
-    """Draws twice, and the mean distance of what is left."""
+    """Drops out twice, and returns the mean squared distance of what is left from its input."""
 
     def __init__(self) -> None:
         super().__init__()

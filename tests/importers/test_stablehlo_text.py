@@ -1,4 +1,4 @@
-"""What becomes of StableHLO text: functions, regions, what they take from around them, both ways to write an op."""
+"""Graphs of StableHLO text: functions, regions, what they take from around them, both ways to write an op."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_module_is_recognised_whatever_it_is_called(tmp_path: Path) -> None:
 
 
 def test_a_loop_reads_what_its_regions_take_from_around_them(loop: Graph) -> None:
-    # Three rounds of eight additions of what stands before the loop, and of the counter.
+    # Three rounds of eight additions of a value from before the loop, and of the counter.
     assert flops(loop, "%1") == 3 * (8 + 1)
     assert [loop.tensors[index].name for index in op(loop, "%1").inputs] == ["%0", "%0"]
 

@@ -20,8 +20,8 @@ NORMALIZATIONS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 
 
 def statistics_of(model: nn.Module, x: torch.Tensor) -> list[tuple[torch.dtype, int]]:
-    """Dtype and bytes of what a normalization saves for its backward beside its input and parameters, as kernels
-    return it."""
+    """Dtype and bytes, as kernels return it, of what a normalization saves for its backward besides its input and
+    parameters."""
     saved: list[tuple[torch.dtype, int]] = []
     known = {x.data_ptr(), *(tensor.data_ptr() for tensor in (*model.parameters(), *model.buffers()))}
 

@@ -39,7 +39,7 @@ def elements(shape: tuple[int, ...] | None) -> int:
 
 
 def multiply_adds(graph: Graph, phase: str) -> int:
-    """Of all matrix products in one phase."""
+    """Count the multiply-adds of all matrix products in one phase."""
     products = [op.attributes for op in graph.ops if op.kind == "matmul" and op.phase == phase]
     return sum(product["batch"] * product["m"] * product["n"] * product["k"] for product in products)
 

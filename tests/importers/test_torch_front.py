@@ -1,4 +1,4 @@
-"""What PyTorch's own capture reads of a module, what it leaves as it was, and what it refuses."""
+"""PyTorch's own capture of a module: what it reads, what it leaves as it was, and what it refuses."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Frozen(Classifier):
 
 
 class Normalized(Classifier):
-    """With dropout, a batch norm, its buffers, and a tensor that is a plain attribute."""
+    """A classifier with dropout, a batch norm, its buffers, and a tensor that is a plain attribute."""
 
     def __init__(self) -> None:
         super().__init__()

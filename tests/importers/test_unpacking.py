@@ -35,7 +35,7 @@ READERS = {
 
 
 def bomb(path: Path, kind: str, unpacked: int) -> Path:
-    """A file that unpacks to so many bytes and a few: one block again and again, as gzip allows."""
+    """A file that unpacks to slightly more than so many bytes: one block again and again, as gzip allows."""
     begin, repeated, end = BOMBS[kind]
     block = min(16 * MIB, unpacked)
     member = gzip.compress(repeated * (block // len(repeated)), mtime=0)
@@ -44,13 +44,13 @@ def bomb(path: Path, kind: str, unpacked: int) -> Path:
 
 
 def read_in_a_process(path: Path, reader: str) -> tuple[str, int]:
-    """What is said of the file, and the most bytes of memory the process had."""
+    """Read a file in a process of its own; return the error message or "", and the most bytes that the process had."""
     script = (
         f"import sys; {READERS[reader]}\n"
         "from placewright.support.errors import InputError\n"
         "try: read(sys.argv[1]); said = ''\n"
         "except InputError as error: said = str(error)\n"
-        # Of this program alone: getrusage would count the process that started it.
+        # Memory of this program alone: getrusage would count the process that started it.
         "(peak,) = (line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM'))\n"
         "print(int(peak) * 1024); print(said)"
     )

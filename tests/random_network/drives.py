@@ -1,4 +1,4 @@
-"""How a random module is run, and what its owner changes between two calls."""
+"""Ways to run a random module, and changes that its owner makes between two calls."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ OPTIMIZERS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-#: What PyTorch captures otherwise than it computes (docs/tutorials/running.md), and how far results may differ.
+#: Parts that PyTorch captures otherwise than it computes (docs/tutorials/running.md), and how far results may differ.
 OTHER_BITS = {
     **dict.fromkeys(("lstm", "lstm_two", "lstm_both", "lstm_proj", "lstm_proj_drop", "lstm_packed", "lstm_state",
                      "gru", "gru_both", "gru_packed", "rnn", "rnn_relu"), 1e-4),
@@ -93,7 +93,7 @@ OTHER_BITS = {
 
 
 class Drive:
-    """How a case is run."""
+    """The way to run a case, drawn at random: training or inference, steps and changes between them."""
 
     def __init__(self, case: Case) -> None:
         draw = case.source("drive")
@@ -107,7 +107,7 @@ class Drive:
         if self.optimizer is not None and "adam" in self.optimizer[0]:
             kind, options, *rest = self.optimizer
             if any(part.tells in OTHER_BITS for part in case.build().parts):
-                # By itself it divides small gradients by small ones, and what differs little comes out as anything.
+                # Adam divides small gradients by small ones, which turns small differences into large ones.
                 self.optimizer = (kind, {**options, "eps": 0.01}, *rest)
         self.kinds = [case.kinds(draw)]
         self.steps = draw.choice([2, 3, 3])

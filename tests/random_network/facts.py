@@ -1,4 +1,4 @@
-"""What is there before and after a call, and how two such accounts differ."""
+"""Accounts of the state before and after a call, and how two of them differ."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OF_MODULES = frozenset(vars(nn.Module())) - {"_parameters", "_buffers", "traini
 
 
 class Facts:
-    """What is there: by path, values of tensors and Python's, and which of them share memory."""
+    """The state by path: values of tensors and of Python, and which of them share memory."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}

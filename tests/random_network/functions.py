@@ -73,7 +73,7 @@ class _Straight(torch.autograd.Function):
 
 
 class _Twice(torch.autograd.Function):
-    """Its backward draws, and reads the gradient mode."""
+    """Doubles its input; its backward draws, and reads the gradient mode."""
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
@@ -85,7 +85,7 @@ class _Twice(torch.autograd.Function):
 
 
 class _Impure(torch.autograd.Function):
-    """Its backward puts something in a list."""
+    """Doubles its input; its backward appends to a list."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, seen: Any) -> Any:
@@ -99,7 +99,7 @@ class _Impure(torch.autograd.Function):
 
 
 class _Broadcast(torch.autograd.Function):
-    """Returns its input, and has one that is none of its tensors."""
+    """Returns a view of its input; another argument holds no tensor."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, names: Any) -> Any:

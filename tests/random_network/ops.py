@@ -252,7 +252,7 @@ PURE: dict[str, One] = {
     "stft_like": lambda x: x.unfold(1, 2, 1).mean(-1),
 }
 
-#: What depends on values, and so can be traced by nobody.
+#: Calls that depend on values, and so cannot be traced.
 OF_VALUES: dict[str, One] = {
     "item": lambda x: x * x.detach().sum().item(),
     "branch": lambda x: x if x.sum() > 0 else -x,

@@ -1,4 +1,4 @@
-"""What all parts of a random module have in common."""
+"""Classes and functions that all parts of a random module share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def part(weight: float = 1.0) -> Callable[[Any], Any]:
 
 
 class Scene:
-    """One call of a module: what its parts see beside their tensor."""
+    """One call of a module: what its parts see besides their tensor."""
 
     def __init__(self, x: Any, y: Any, tokens: Any, scale: Any, mode: Any, items: Any) -> None:
         self.x, self.y, self.tokens, self.scale, self.mode, self.items = x, y, tokens, scale, mode, items

@@ -1,4 +1,4 @@
-"""Runs a random module as planned beside the same module in eager, and tells every difference."""
+"""Runs a random module as planned and in eager, and tells every difference."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def eager_step(side: Side, drive: Drive, loss: Any) -> Any:
 
 
 def _has_other_strides(case: Case) -> bool:
-    """Whether an op that is not elementwise writes to a part: through a view its result has strides of its own."""
+    """True if an op that is not elementwise writes to a part: through a view its result has strides of its own."""
     return any(part.tells.startswith("cumsum_") for part in case.build().parts)
 
 
 def tolerance(case: Case) -> float:
-    """How far results may differ."""
+    """Return how far results may differ."""
     return max((OTHER_BITS.get(part.tells, 0.0) for part in case.build().parts), default=0.0)
 
 
@@ -203,7 +203,7 @@ def _steps(case: Case, drive: Drive, eager: Side, ours: Side, compiled: Any, los
 
 @contextlib.contextmanager
 def quickly() -> Iterator[None]:
-    """Ops are timed seldom, on one thread each; PyTorch's warnings are not shown."""
+    """Time ops rarely, on one thread each, and hide PyTorch's warnings."""
     before = profiling._PASSES_NS, profiling._MIN_PASSES, torch.get_num_threads()
     links = handover._REPETITIONS, handover._APART_NS
     profiling._PASSES_NS, profiling._MIN_PASSES = 0, 1

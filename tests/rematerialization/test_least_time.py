@@ -30,7 +30,7 @@ from exact_reruns import Runs, exact_rematerialization
 
 @st.composite
 def small_problems(draw: st.DrawFn) -> Problem:
-    """Of one device and up to eight ops, with a limit below what each op running once takes."""
+    """Problems of one device and up to eight ops, with a limit below what each op running once takes."""
     problem = limited(
         training_step(draw(st.integers(0, 2**32)), draw(st.integers(1, 3))), draw(st.sampled_from([0.7, 0.5, 0.3, 0.0]))
     )

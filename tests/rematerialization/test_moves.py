@@ -56,7 +56,7 @@ EVALUATIONS = 40
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A problem of one device with a limit, and the host beside it."""
+    """A problem of one device with a limit, and its host."""
 
     problem: Problem
     host: HostMemory
@@ -92,7 +92,7 @@ def found(case: Case) -> Rematerialized:
 
 
 def limits_of(limit: int, host: HostMemory | None) -> dict[str, int]:
-    """As the configuration of a plan records them."""
+    """Return memory limits as the configuration of a plan records them."""
     return {"cpu0": limit} | ({} if host is None or host.memory_bytes is None else {"host": host.memory_bytes})
 
 
@@ -108,7 +108,7 @@ def plan_of(case: Case) -> Plan:
 
 
 def times_on(plan: Plan, time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """With a column for the host, on which no op of the graph runs."""
+    """Repeat the op times for every device of the plan, the host included, on which no op of the graph runs."""
     return np.repeat(time_ns, plan.machine.num_devices, axis=1)
 
 
@@ -125,7 +125,7 @@ def test_the_search_counts_as_the_simulation_does(case: Case) -> None:
     search.advance(EVALUATIONS)
     metrics = found(case).result.metrics
     assert search.best_objective == metrics.step_time_ns
-    # What comes back may come later than the run before which it stands.
+    # A tensor may come back later than the run before which its return is listed.
     assert search.best_peak_bytes >= metrics.peak_bytes[0]
     assert search.best_bytes_over_limit >= metrics.bytes_over_limit
 
@@ -287,14 +287,14 @@ def test_over_a_slow_link_a_runs_again_where_that_is_cheaper() -> None:
     assert (plan.moves, [rerun.name for rerun in plan.reruns]) == ((), ["a@2"])
     assert plan.step_time_ns == 16
     assert plan_chain(host_at(4), ["recompute:*"]).step_time_ns == 17
-    # What is not allowed is not done.
+    # Nothing is done that is not allowed.
     assert plan_chain(host_at(2), ["move:*"]).moves == ()
     assert plan_chain(host_at(2), ["a"]).status == "infeasible"
 
 
 @pytest.mark.parametrize("room", [9, 10, 19])
 def test_where_the_host_has_no_room_a_runs_again(room: int) -> None:
-    # Beside what is kept there, the host holds what is on its way back: 20 bytes.
+    # Besides what is kept there, the host holds what is on its way back: 20 bytes.
     plan = plan_chain(host_at(2, memory_bytes=room))
     assert (plan.moves, [rerun.name for rerun in plan.reruns], plan.status) == ((), ["a@2"], "feasible")
 
@@ -326,7 +326,7 @@ def test_what_must_be_moved_or_made_again_takes_what_is_proven() -> None:
 
 
 def two_readers() -> Graph:
-    """The chain, and behind it the same once more: b2 reads e, d2 what c2 made of that, and e2 a and d2."""
+    """The chain, and the same once more after it: b2 reads e, d2 what c2 made of that, and e2 a and d2."""
     again = ("b2 e -> b2=10", "c2 b2 -> c2=10", "d2 c2 -> d2=1", "e2 a d2 -> e2=1")
     return sketch(*CHAIN, *(f"{line} | time_ns=3" for line in again), kind="elementwise", name="chain")
 
@@ -369,7 +369,7 @@ def test_the_ops_of_a_move_wait_for_what_they_must() -> None:
     assert name == ["a", "b", "a@host", "a@leave", "c", "a@back1", "d", "e"]
     assert found.op_of == (0, 1, -1, -1, 2, -1, 3, 4)
     assert [ops[place].target for place in (2, 3, 5)] == [HOST_TARGET, LEAVE_TARGET, HOST_TARGET]
-    # Its own arrival; and what is there, and the run before.
+    # a@leave waits for the copy at the host, a@back1 for that copy and for the run before it.
     assert (ops[3].controls, ops[5].controls) == ((2,), (2, 4))
     assert found.graph.tensors[ops[5].outputs[0]].name == "a@back1"
     assert about_reruns(chain(), found) == []
@@ -592,7 +592,7 @@ def test_a_machine_without_a_host_has_no_limit_of_one() -> None:
 
 
 def one_rerun_at_most(problem: Problem) -> list[tuple[Rerun, ...]]:
-    """Nothing, and each op once more at each place where it may."""
+    """List no rerun, and each single rerun of an op at each place where it may run."""
     graph, lowered = problem.graph, problem.lowered
     names = [graph.ops[op].name for op in lowered.graph_op]
     found: list[tuple[Rerun, ...]] = [()]
@@ -605,7 +605,7 @@ def one_rerun_at_most(problem: Problem) -> list[tuple[Rerun, ...]]:
 
 
 def two_moves_at_most(problem: Problem) -> list[tuple[Move, ...]]:
-    """Each of up to two tensors leaves and comes back once, wherever it can."""
+    """List all sets of moves in which each of up to two tensors leaves and comes back once, wherever it can."""
     graph, lowered = problem.graph, problem.lowered
     names = [graph.ops[op].name for op in lowered.graph_op]
     single = [

@@ -44,7 +44,7 @@ some_orders = st.lists(st.sampled_from(ORDERS), max_size=2)
 
 @st.composite
 def tight_problems(draw: st.DrawFn) -> Problem:
-    """Of one device, with a limit below what each op running once takes."""
+    """Problems of one device, with a limit below what each op running once takes."""
     graph = training_step(draw(st.integers(0, 2**32)), draw(st.integers(2, 14)))
     return limited(graph, draw(st.sampled_from([0.9, 0.7, 0.5, 0.3, 0.1])))
 
@@ -334,7 +334,7 @@ def test_what_is_overwritten_later_cannot_be_read_again() -> None:
     problem = one_device(31, replace(graph, ops=ops, tensors=tensors))
     assert again_before(problem).tolist() == [3, 5, 5, -1, 5]
     plan = planned(problem)
-    # The only way back to a stands before u: nothing is gained.
+    # The only way back to a is before u: nothing is gained.
     assert plan.status == "infeasible"
     assert check_plan(plan, problem.graph, problem.time_ns) == []
 

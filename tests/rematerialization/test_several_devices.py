@@ -56,12 +56,13 @@ def on_machine(graph: Graph, machine: Machine) -> Problem:
 
 
 def free(problem: Problem, solver: str = "heft") -> Solution:
-    """What a method finds where there is no limit."""
+    """Return the solution that a method finds without limits."""
     return make_method(solver).solve(problem, SearchRun()).solution
 
 
 def with_one_in_place(graph: Graph) -> Graph:
-    """The graph with one op that writes its result into what it reads, if one reads what nobody else does."""
+    """The graph with one elementwise op that writes its result into an input that no other op reads, if there is
+    one."""
     for op in graph.ops:
         reads = [tensor for tensor in op.inputs if graph.consumers_of[tensor] == (graph.ops.index(op),)]
         made = {tensor for tensor in reads if graph.tensors[tensor].alias_of is None and graph.producer_of[tensor] >= 0}
@@ -74,7 +75,7 @@ def with_one_in_place(graph: Graph) -> Graph:
 
 @st.composite
 def tight_problems(draw: st.DrawFn) -> Problem:
-    """Of two or three devices, with limits below the peaks of a placement."""
+    """Problems of two or three devices, with limits below the peaks of a placement."""
     graph = training_step(draw(st.integers(0, 2**32)), draw(st.integers(2, 12)))
     graph = with_one_in_place(graph) if draw(st.booleans()) else graph
     link = Link(
@@ -92,7 +93,7 @@ def tight_problems(draw: st.DrawFn) -> Problem:
 
 
 def host_of(count: int, *, there: float = 1e9, back: float = 1e9, memory_bytes: int | None = None) -> HostMemory:
-    """Beside so many devices, over links of these bandwidths."""
+    """Return a host memory for `count` devices, over links of these bandwidths without latency."""
     links = (Link(bandwidth_bytes_per_s=each, latency_ns=0) for each in (there, back))
     there_links, back_links = ((link,) * count for link in links)
     return HostMemory(there=there_links, back=back_links, memory_bytes=memory_bytes)
@@ -110,7 +111,7 @@ def planned(
 
 
 def checked(plan: Plan, problem: Problem) -> list[str]:
-    """What is wrong with a plan. Ops take no time at the host."""
+    """Return what is wrong with a plan. Ops take no time at the host."""
     beside = plan.machine.num_devices - problem.machine.num_devices
     return check_plan(plan, problem.graph, np.pad(problem.time_ns, ((0, 0), (0, beside))))
 
@@ -135,8 +136,8 @@ def test_plans_are_right_and_kept_in_files(
 
 
 def sending_chain() -> Graph:
-    """On the first device a -> b -> c, and d reads a and c; on the second e reads a and d. All make 10 bytes but d and
-    e, of 1. x is a parameter of 10."""
+    """A graph for two devices: a -> b -> c on the first, where d reads a and c; on the second e reads a and d. Each op
+    makes 10 bytes, except d and e, which make 1. x, which a reads, is a parameter of 10."""
     sizes = {"x": 10, "a": 10, "b": 10, "c": 10, "d": 1, "e": 1}
     reads = {"a": (0,), "b": (1,), "c": (2,), "d": (1, 3), "e": (1, 4)}
     return Graph(
@@ -271,7 +272,7 @@ def test_no_two_runs_are_better(seed: int) -> None:
 
 
 def test_no_pattern_is_about_a_rerun() -> None:
-    # e2 is to be on cpu1, as all that ends in 2; a@2 stands with a.
+    # The pins put e2 on cpu1, as all that ends in 2; a@2 is placed with a.
     problem = sending(31)
     ops = tuple(replace(op, name="e2") if op.name == "e" else op for op in problem.graph.ops)
     rules = Constraints(pins=(("[a-d]", "cpu0"), ("*2", "cpu1")), colocations=(("*2", "e*"),))
@@ -282,7 +283,7 @@ def test_no_pattern_is_about_a_rerun() -> None:
 
 
 def test_what_another_device_reads_is_sent_and_moved() -> None:
-    # As above, but a may not run again. It goes to cpu1 from 1 to 3, and beside that to the host, whose link takes 2 ns
+    # As above, but a may not run again. It goes to cpu1 from 1 to 3, and also to the host, whose link takes 2 ns
     # for it as well. While c runs there is no room; a is back from 6 to 8, d runs until 12 and e from 13. The host
     # holds a, and a on its way back.
     problem = sending(31)
@@ -310,8 +311,8 @@ def test_what_is_still_to_be_sent_leaves_behind_that() -> None:
 
 
 def waiting() -> Problem:
-    """On cpu0 a of 10 bytes, then p; on cpu1 q reads p for 100 ns; on cpu0 r reads q and works in 25 bytes, and t and s
-    follow, which reads a. All but a make 1 byte."""
+    """A problem in which a, on cpu0, makes 10 bytes, and then p runs. On cpu1 q reads p and takes 100 ns. Then on cpu0
+    r reads q with a workspace of 25 bytes, t reads r, and s reads a and t. Each op but a makes 1 byte."""
     reads = {"a": (), "p": (), "q": (1,), "r": (2,), "t": (3,), "s": (0, 4)}
     times = {"a": 3, "p": 1, "q": 100, "r": 1, "t": 20, "s": 1}
     graph = Graph(
@@ -346,7 +347,7 @@ def test_tensors_move_while_a_device_waits_for_another() -> None:
 
 
 def two_chains(memory_bytes: int | None) -> Plan:
-    """On each of two devices a chain in which the first result, of 10 bytes, is read again at the end, within limits
+    """Plan a chain on each of two devices, which reads its first result, of 10 bytes, again at the end, within limits
     that do not hold it throughout. memory_bytes: of the host."""
     ops: list[Op] = []
     tensors: list[Tensor] = []

@@ -254,7 +254,7 @@ def test_where_all_else_fails_each_weight_comes_for_its_readers() -> None:
 
 @st.composite
 def inferences(draw: st.DrawFn) -> tuple[Graph, int, HostMemory]:
-    """Up to five ops that read up to three weights, some of them twice; a limit; and the host beside them."""
+    """Up to five ops that read up to three weights, some of them twice; a limit; and a host memory."""
     weights = draw(st.lists(st.integers(1, 12), min_size=1, max_size=3))
     num_ops = draw(st.integers(2, 5))
     reads = [draw(st.lists(st.integers(0, len(weights) - 1), max_size=2, unique=True)) for _ in range(num_ops)]
@@ -295,7 +295,7 @@ def least_step(graph: Graph, limit: int, host: HostMemory) -> int | None:
     """The least step time within the limit of all ways, simulated one by one; None where none fits."""
     best = None
     for moves in ways(graph):
-        # Returns stand before an op in the order of the moves, so that all orders are tried.
+        # Returns come before an op in the order of the moves, so that all orders are tried.
         moved = with_reruns(problem_of(graph, limit), (), moves, host)
         metrics = measure(moved, in_order(moved))
         if metrics.bytes_over_limit == 0 and (best is None or metrics.step_time_ns < best):

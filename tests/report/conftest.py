@@ -29,10 +29,11 @@ for (const name of ['fillRect', 'strokeRect', 'rect', 'lineTo', 'moveTo', 'fill'
 
 @pytest.fixture
 def open_report(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """Writes the report of a plan and opens it. At the end of the test: nothing was logged, thrown or requested.
+    """Yield a function that writes the report of a plan and opens it. At the end of the test, check that nothing was
+    logged, thrown or requested.
 
-    What the canvases say stands in `window.drawn`, the texts since it was last emptied;
-    `window.numCalls` counts what is drawn on them.
+    `window.drawn` has the texts drawn on the canvases since it was last emptied; `window.numCalls` counts the drawing
+    calls.
     """
     complaints: list[str] = []
     pages = []

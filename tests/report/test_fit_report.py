@@ -1,4 +1,4 @@
-"""The pages of `fit`: what to write stands first, nothing is wider than the window, buttons and keys work."""
+"""The pages of `fit`: the code to write comes first, nothing is wider than the window, buttons and keys work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GIB = 2**30
 
 
 def setup(batch: int, peak: float, *, changes: str = "", reruns: int = 0) -> TrainingSetup:
-    """One of a card of 24 GiB; larger batches are faster."""
+    """A setup on a card of 24 GiB; larger batches are faster."""
     size = int(peak * GIB)
     return TrainingSetup(
         batch=batch,

@@ -86,7 +86,7 @@ def test_many_devices_are_cut_to_the_busiest() -> None:
 
 
 def test_an_answer_is_one_output_of_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a notebook rich takes each part of it for an output of its own, and its text was empty."""
+    """Rich took each part of an answer in a notebook for an output of its own, and the answer's text was empty."""
     plan = Plan.of(small_plan())
     told = plan.explain().text
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)

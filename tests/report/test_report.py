@@ -1,4 +1,4 @@
-"""What the page says, before any browser draws it."""
+"""The text of the page, before any browser draws it."""
 
 from __future__ import annotations
 
@@ -171,8 +171,8 @@ def test_a_plan_for_peak_memory_opens_with_memory_before_and_after() -> None:
 
 
 def test_where_the_time_goes_adds_up_over_the_devices() -> None:
-    """Of 2 x 228,764 ns 70,000 are computing; gpu0 waits for a transfer (c's: 89,382 ns) and before it for c (99,382),
-    while gpu1 waits for a (10,000) and its transfer (89,382) and has nothing left to do for 99,382."""
+    """Computing takes 70,000 of 2 x 228,764 ns. gpu0 waits for a transfer (c's: 89,382 ns) and before it for c
+    (99,382); gpu1 waits for a (10,000) and its transfer (89,382) and has nothing left to do for 99,382."""
     text = text_of(html_of(small_plan()))
     told = "computing 15.3%waiting for transfers 39.1%waiting for other ops 23.9%nothing left to do 21.7%"
     assert f"Where the time goes{told}" in text
@@ -262,7 +262,7 @@ def test_options_that_were_given_are_listed_in_words() -> None:
 
 
 def small_plan_nodes() -> list[Node]:
-    """As in plans.small_plan."""
+    """The nodes of plans.small_plan."""
     return [
         Node(name="a", parameter_bytes=MIB, device=0),
         Node(name="b", inputs=(0,), time_ns=20_000, parameter_bytes=MIB, device=0),
@@ -279,7 +279,7 @@ def test_baselines_that_do_not_fit_are_hatched_and_those_without_answer_say_why(
 
 
 def test_orders_of_one_device_that_come_to_the_same_are_one_bar() -> None:
-    """Both leave gpu1 idle and move nothing; a third that moves something stands alone."""
+    """Both leave gpu1 idle and move nothing; a third that moves something is a bar of its own."""
     metrics = replace(small_plan().metrics, step_time_ns=400_000, busy_ns=(400_000, 0), num_transfers=0)
     outcomes = [BaselineOutcome(name=name, metrics=metrics, seconds=0.01) for name in ("input-order", "dfs")]
     moving = BaselineOutcome(name="etf", metrics=replace(metrics, num_transfers=2), seconds=0.01)

@@ -56,7 +56,7 @@ MEASURED_LANE = 78  # inside the lane below it
 
 
 def test_pointing_at_a_slice_tells_its_name_kind_module_source_and_bytes(open_report: OpenReport) -> None:
-    """b runs on gpu0 from 10 to 30 of 228.8 us: its middle stands at 8.7% of the width."""
+    """b runs on gpu0 from 10 to 30 of 228.8 us: its middle is at 8.7% of the width."""
     page = open_report(small_plan())
     page.mouse.move(*point_at(page, 0.087, COMPUTE_LANE))
     text = page.locator("#tooltip").inner_text()
@@ -65,7 +65,8 @@ def test_pointing_at_a_slice_tells_its_name_kind_module_source_and_bytes(open_re
 
 
 def test_below_a_device_stands_what_was_measured_on_the_same_axis(open_report: OpenReport) -> None:
-    """The run is twice as slow: b ran from 20 to 60 of 457.6 us, which is the axis now; planned it stands at half."""
+    """The run is twice as slow: b ran from 20 to 60 of 457.6 us, which is the axis now; the planned b is at half
+    that."""
     plan = small_plan()
     page = open_report(plan, run=slow_run(plan))
     assert shown_span(page) == (0, 457_528)
@@ -92,7 +93,7 @@ HOST_LANE = 40
 
 
 def test_the_host_has_a_lane_of_its_launches(open_report: OpenReport) -> None:
-    """Of 228.8 us the first 120 are launches: 52%."""
+    """Launches take the first 120 of 228.8 us: 52%."""
     page = open_report(launched_plan())
     assert {"launches", "52%"} <= set(page.evaluate("() => window.drawn"))
     page.mouse.move(*point_at(page, 10 / 228.764, HOST_LANE))
@@ -122,7 +123,7 @@ def test_pointing_at_a_link_tells_the_transfer(open_report: OpenReport) -> None:
 
 
 def test_pointing_at_the_memory_curve_tells_the_bytes_in_use(open_report: OpenReport) -> None:
-    """At 150 us gpu0 holds the weights of a and b, b's output and c's copy: 4 MiB."""
+    """gpu0 holds the weights of a and b, b's output and c's copy at 150 us: 4 MiB."""
     page = open_report(small_plan())
     page.mouse.move(*point_at(page, 150 / 228.764, 110))
     text = page.locator("#tooltip").inner_text()
@@ -208,7 +209,7 @@ def test_the_overview_shows_the_part_that_is_dragged_over(open_report: OpenRepor
 
 
 def test_searching_highlights_by_name_or_module_and_enter_goes_to_the_next_match(open_report: OpenReport) -> None:
-    """Of six steps, a, b and a's transfer belong to the encoder."""
+    """Three of six steps belong to the encoder: a, b and a's transfer."""
     page = open_report(small_plan())
     x, y = (int(v) for v in point_at(page, 0.98, COMPUTE_LANE))
     box = page.locator("#timeline").bounding_box()
@@ -295,7 +296,7 @@ def test_memory_lanes_share_one_scale(open_report: OpenReport) -> None:
 def test_a_limit_is_a_line_in_the_lane_or_said_to_be_off_the_scale(
     open_report: OpenReport, limit: int, told: list[str], line: bool
 ) -> None:
-    """With 8 MiB at the top of gpu0's lane, 40 pixels above its bottom at 142, dashes stand at 102."""
+    """gpu0's lane has 8 MiB at its top, 40 pixels above its bottom at 142; the dashes of that limit are at 102."""
     page = open_report(small_plan(memory_limits_bytes=(limit, limit)))
     texts = page.evaluate("() => window.drawn")
     assert all(text in texts for text in told)
@@ -374,7 +375,8 @@ def test_a_table_wider_than_a_phone_says_so_and_fades_where_it_goes_on(open_repo
 
 
 def test_two_fingers_on_the_timeline_zoom(open_report: OpenReport) -> None:
-    """From 100 to 200 pixels apart around the middle: half the span, its middle in place."""
+    """The fingers move from 100 to 200 pixels apart around the middle: half the span is left, around the same
+    middle."""
     page = open_report(small_plan(), **PHONE)
     _, end = shown_span(page)
     page.evaluate(
@@ -402,7 +404,7 @@ def test_two_fingers_on_the_timeline_zoom(open_report: OpenReport) -> None:
 
 
 def test_the_peak_chart_tells_the_tensor_pointed_at_and_changes_device(open_report: OpenReport) -> None:
-    """At gpu0's peak b's output lies right above 2 MiB of weights, of 5 MiB in all."""
+    """b's output lies right above 2 MiB of weights at gpu0's peak of 5 MiB."""
     page = open_report(small_plan())
     page.locator("#peak").scroll_into_view_if_needed()
     box = page.locator("#peak").bounding_box()

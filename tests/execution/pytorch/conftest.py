@@ -1,4 +1,4 @@
-"""What tests of plans that PyTorch runs have in common."""
+"""Fixtures that tests of plans run by PyTorch share."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from placewright.support.torch_threads import torch_threads
 
 @pytest.fixture
 def one_thread_for_an_op() -> Iterator[None]:
-    """As many as a device of one core has, since sums in another order have other last bits."""
+    """Run each op with one thread, as a device of one core does: sums in another order differ in their last bits."""
     with torch_threads(1):
         yield

@@ -1,4 +1,4 @@
-"""What capturing a module could change silently is as in the module itself, or it is refused in one sentence."""
+"""Capturing a module keeps all that it could change silently, or refuses the module in one sentence."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,7 @@
-"""What `placewright.compile` runs is what the module does, whatever it does beside computing results.
+"""`placewright.compile` does all that the module does, side effects included.
 
-State that Python holds and changes is tested at random elsewhere; here is one case of each sort that a plan could get
-wrong: by being made, by the first call beside eager's, or by running ops elsewhere.
+State that Python holds and changes is tested at random elsewhere. This file has one case of each kind that could go
+wrong: when the plan is made, when the first call runs next to eager's, or when ops run elsewhere.
 """
 
 import copy
@@ -224,7 +224,7 @@ def test_a_value_that_changes_at_every_call_is_refused_after_some_captures(monke
 
 
 def told(value: torch.Tensor) -> None:
-    """An op of one's own that gives nothing."""
+    """A custom op that returns nothing."""
     CALLS.append(value.shape)
 
 
@@ -244,7 +244,7 @@ torch.library.custom_op("placewright_tests::told", told, mutates_args=()).regist
 def test_an_op_that_does_something_beside_its_results_is_refused_by_name(
     op: str, act: Callable[[torch.Tensor], Any]
 ) -> None:
-    """Tracers drop those that give nothing, or hand a token from one to the next."""
+    """Tracers drop ops that return nothing, or pass a token from one to the next."""
     model = Wrapped(lambda _, value: value * 2 if (given := act(value)) is None else given)
     sentence = f"^the op {re.escape(op)} does something beside computing its results"
     with pytest.raises(InputError, match=sentence):

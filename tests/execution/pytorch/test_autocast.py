@@ -246,7 +246,7 @@ class Block(nn.Module):
 
 
 class Blocks(nn.Module):
-    """Drawn from a seed: blocks, of which some are checkpoints or computed without autocast."""
+    """Blocks drawn from a seed, some of which are checkpoints or computed without autocast."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()

@@ -63,7 +63,7 @@ def compiled(model: nn.Module) -> Any:
 
 
 def ran(model: nn.Module, call: Any, *, training: bool) -> list[Any]:
-    """What two calls leave: results, gradients and the generator of random numbers."""
+    """Return what two calls leave: results, gradients and the state of the generator of random numbers."""
     torch.manual_seed(3)
     found = []
     with torch.set_grad_enabled(training):
@@ -85,7 +85,7 @@ def assert_runs_as_eager(make: Callable[[], nn.Module], *, training: bool) -> No
 
 
 def heads(value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """[8, 16] as query, key and value of one sequence of 8 with two heads of 8, each scaled otherwise."""
+    """Split [8, 16] into query, key and value of one sequence of 8 with two heads of 8, each scaled differently."""
     split = value.view(1, 8, 2, 8).transpose(1, 2)
     return split, split * 2, split * 3
 
@@ -242,7 +242,8 @@ class Overwritten(nn.Module):
 
 
 def test_a_checkpoint_reads_buffers_as_they_were() -> None:
-    """As without one: eager recomputes it with the buffers as they are by then, and updates the statistics again."""
+    """Results equal those without one: eager recomputes with the buffers as they are by then, and updates the
+    statistics again."""
     model, reference = Overwritten(is_checkpointed=True), Overwritten(is_checkpointed=False)
     found = ran(model, compiled(model), training=True)
     wanted = ran(reference, reference, training=True)
@@ -260,7 +261,7 @@ def test_a_checkpoint_drops_what_is_dropped_without_one(dtype: torch.dtype, shar
 
 
 def test_a_checkpoint_may_drop_everything() -> None:
-    """Eager then draws nothing, and what PyTorch traces does."""
+    """Eager then draws nothing, but what PyTorch traces does."""
     model = module(
         lambda value: checkpoint(lambda each: functional.dropout(each, 1.0).cos(), value, use_reentrant=False)
     )
@@ -273,7 +274,7 @@ def test_a_checkpoint_may_drop_everything() -> None:
 
 
 def saved_bytes(call: Callable[[], torch.Tensor]) -> int:
-    """Of the tensors that a forward keeps for its backward, parameters and arguments aside."""
+    """Count the bytes that a forward keeps for its backward, leaves that require gradients aside."""
     kept: dict[int, int] = {}
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
@@ -351,14 +352,14 @@ def test_results_of_an_inference_can_be_trained_through_afterwards() -> None:
 
 
 def test_a_refusal_leaves_torch_compile_as_it_is() -> None:
-    """PyTorch would make a BackendCompilerFailed of several lines of it."""
+    """PyTorch would wrap it in a BackendCompilerFailed of several lines."""
     model = nn.Sequential(nn.Embedding(20, 8, padding_idx=0, sparse=True), nn.Linear(8, 2))
     with pytest.raises(InputError, match=r"embedding with sparse=True has .* run dense tensors only; leave sparse"):
         compiled(model)(torch.arange(4)).sum().backward()
 
 
 def test_a_graph_that_computes_nothing_is_left_to_pytorch() -> None:
-    """Between two graph breaks PyTorch captures ones that return what they were given."""
+    """Between two graph breaks PyTorch captures graphs that return what they were given."""
 
     def without_its_ops(graph: torch.fx.GraphModule, given: list[torch.Tensor]) -> Any:
         add, output = graph.graph.find_nodes(op="call_function", target=operator.add)[0], graph.graph.output_node()

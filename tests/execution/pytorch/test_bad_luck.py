@@ -1,4 +1,4 @@
-"""What can go wrong on devices of one process: one sentence, no thread left behind, and a module that works on."""
+"""Failures on devices of one process: each gives one sentence, leaves no thread behind, and the module works on."""
 
 import gc
 import os
@@ -101,7 +101,7 @@ def test_a_plan_for_another_module_is_refused() -> None:
 
 
 def test_cores_that_vanish_are_named() -> None:
-    """Core 1,023 is one that no machine of today's tests has."""
+    """No machine that runs these tests today has core 1,023."""
     for cores in ([frozenset({1023})], [frozenset(available_cores()[:1]), frozenset({1023})]):
         with pytest.raises(placewright.InputError, match=r"a device's cores \(1023\) are not there for this process"):
             Workers(cores)

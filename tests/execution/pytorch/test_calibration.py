@@ -44,7 +44,7 @@ def diamond_plan() -> placewright.Plan:
 
 
 def run_of(times: dict[str, tuple[float, float]], steps: int = 3) -> Any:
-    """Steps that all took the same; [step, op, start and finish] in ns."""
+    """Steps that all took the same time: [step, op, start and finish] in ns."""
     one = [times.get(op.name, (-1.0, -1.0)) for op in GRAPH.ops]
     return np.array([one] * steps, np.float64)
 

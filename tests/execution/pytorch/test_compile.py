@@ -142,7 +142,7 @@ def frequent_switches() -> Iterator[None]:
 @pytest.mark.usefixtures("frequent_switches")
 @pytest.mark.parametrize("seed", range(3))
 def test_three_threads_may_call_at_once(seed: int) -> None:
-    # The module is in training mode: each call sets evaluation mode, in which it is to be for the whole of each.
+    # The module is in training mode: each call sets evaluation mode, which must last for the whole call.
     torch.manual_seed(seed)
     model, args, _ = calls()["branches"]()
     reference = copy.deepcopy(model).eval()
@@ -200,7 +200,7 @@ def test_a_loss_or_an_optimizer_without_training_is_refused() -> None:
 
 @pytest.mark.parametrize("dynamic", [None, pytest.param(True, marks=pytest.mark.long)])
 def test_the_backend_of_torch_compile_plans_anew_for_sizes_that_are_open(dynamic: bool | None) -> None:
-    """By default PyTorch leaves a size open when it comes with a second value."""
+    """PyTorch by default leaves a size open when it comes with a second value."""
     torch.compiler.reset()
     model, _, _ = calls()["branches"]()
     reference = copy.deepcopy(model).train()

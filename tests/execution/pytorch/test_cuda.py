@@ -1,4 +1,4 @@
-"""CUDA devices and their streams, on a stand-in that finds what real ones would only do wrong now and then."""
+"""CUDA devices and their streams, on a stand-in that finds errors which real devices would only show now and then."""
 
 import copy
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from placewright.support.torch_threads import torch_threads
 
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch) -> StandIns:
-    """Two stand-ins; the locks that threads meet at say what is known behind them."""
+    """Two stand-ins for GPUs, with locks that pass on, where threads meet, what is known to have ended."""
     found = StandIns(2)
     found.install(monkeypatch.setattr)
     return found
@@ -51,7 +51,7 @@ def _one_core(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ops and links are timed a few times on small tensors: the stand-in keeps all memory that there ever was."""
+    """Time ops and links a few times on small tensors: the stand-in keeps all memory that it ever allocated."""
     monkeypatch.setattr("placewright.execution.pytorch.profile._PASSES_NS", 0)
     monkeypatch.setattr("placewright.execution.pytorch.profile._MIN_PASSES", 1)
     monkeypatch.setattr("placewright.execution.pytorch.link_times._LARGE", 2**11)
@@ -228,7 +228,7 @@ def test_a_device_that_fails_is_named(gpus: StandIns) -> None:
 
 
 def test_a_device_that_fails_is_named_by_the_host_that_takes_its_tensor(gpus: StandIns) -> None:
-    """Whichever thread comes first."""
+    """The order in which the threads arrive does not matter."""
     driver = gpus.devices[1]
     place = on_stream("cuda:1", driver)
     handed = handing(place, Place(name="cpu:0"))
@@ -282,16 +282,16 @@ def test_what_a_module_writes_to_in_inference_mode_is_written(gpus: StandIns) ->
             with torch.inference_mode():
                 same(planned(x), model(x))
             same(ours.calls, model.calls)
-            # What has changed is copied anew.
+            # Changed tensors are copied anew.
             for each in (ours, model):
                 each.calls[0].mul_(2)
 
 
 class Column(nn.Module):
-    """Of what it computes it returns every fourth element."""
+    """Returns every fourth element of what it computes."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Of a 3 x 4 matrix the third column."""
+        """Return tanh of the third column of a 3 x 4 matrix."""
         return torch.tanh(x)[:, 2:3]
 
 
@@ -305,7 +305,7 @@ def test_an_output_with_gaps_is_packed_by_the_device_that_holds_it(gpus: StandIn
 
 
 def test_a_module_on_a_gpu_is_read_where_it_is(gpus: StandIns) -> None:
-    """Its parameters and its input are on cuda:0: nothing is copied there, and what the CPU runs gets copies."""
+    """The parameters and the input are on cuda:0: nothing is copied there, and ops on the CPU get copies."""
     model, x = tower()
     plain = copy.deepcopy(model)
     (given,) = brought_to(gpus.devices[0], model, x)
@@ -316,7 +316,7 @@ def test_a_module_on_a_gpu_is_read_where_it_is(gpus: StandIns) -> None:
 
 
 def test_the_cpu_is_timed_on_tensors_of_its_own(gpus: StandIns, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not on those of a module on a GPU, where every op would take as long as its launch."""
+    """Tensors of a module on a GPU would make every op take as long as its launch."""
     model, x = tower()
     (given,) = brought_to(gpus.devices[0], model, x)
     timed: dict[bool, set[bool]] = {}
@@ -356,8 +356,8 @@ def test_too_little_memory_for_an_input_or_a_copy_is_one_sentence(
 
 
 def test_a_plan_for_one_gpu_is_measured_by_its_allocator(gpus: StandIns) -> None:
-    """Of a hidden layer of 3 x 8 floats and a result of 3 x 4 the stand-in counts every byte that was ever asked for,
-    the copies of the weights among them."""
+    """The stand-in counts every byte that was ever asked for, copies of the weights included; the hidden layer has 3 x
+    8 floats and the result 3 x 4."""
     model, x = tower()
     with placewright.compile(model, x, devices="cuda:0", **OPTIONS) as compiled:
         run = compiled.compare(x, steps=2).facts

@@ -44,7 +44,7 @@ def test_what_is_no_device_here_is_named(gpus: StandIns, devices: str, sentence:
 
 
 def test_streams_of_one_gpu_share_its_memory_and_hand_tensors_over_without_a_copy(gpus: StandIns) -> None:
-    """Of 80 GiB two streams have 40 each. A tensor of 1 GiB takes as long between them as one of a byte; between two
+    """Two streams have 40 GiB each of 80. A tensor of 1 GiB takes as long between them as one of a byte; between two
     GPUs, and between a GPU and the host, it takes longer."""
     found = torch_machine("cpu:0,cuda:0/0,cuda:0/1,cuda:1")
     assert [device.kind for device in found.devices[1:]] == ["h100"] * 3
@@ -126,6 +126,6 @@ def test_a_tensor_moves_as_a_row_and_arrives_with_its_strides(tensor: torch.Tens
     assert torch.equal(found, tensor)
     assert rows[0].dim() == 1
     assert rows[0].is_contiguous()
-    # What has more gaps than elements leaves them behind, in the same order of dimensions.
+    # A tensor with more gaps than elements loses them, and keeps the order of its dimensions.
     assert found.stride() == (tensor.stride() if extent_of(tensor) <= 2 * tensor.numel() else (2, 1))
     assert found.untyped_storage().data_ptr() != tensor.untyped_storage().data_ptr() or not tensor.numel()

@@ -60,7 +60,7 @@ def test_what_a_call_returned_stays_as_it_is(gpus: StandIns) -> None:
 
 
 def test_an_input_that_the_module_overwrites_is_the_callers(gpus: StandIns) -> None:
-    """By test_cuda_on_gpu also on a GPU."""
+    """Tested on a real GPU, too, by test_cuda_on_gpu."""
 
     class Doubles(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -118,7 +118,7 @@ def test_a_run_is_compared_and_timed(gpus: StandIns) -> None:
 
 
 def test_times_of_recorded_ops_are_kept_apart(gpus: StandIns, tmp_path: Path) -> None:
-    """In a recorded step no op waits for its launch."""
+    """Ops of a recorded step do not wait for their launches."""
     model, x = tower()
     brought_to(gpus.devices[0], model)
     first = placewright.profile(model, x, devices="cuda:0", folder=tmp_path, cuda_graph=True).facts

@@ -21,7 +21,7 @@ if torch.cuda.device_count() > 1:
 OPTIONS: dict[str, Any] = {"evaluations": 50}
 
 
-#: What "in place" computes with is no buffer, and stays on the CPU: PyTorch cannot run it elsewhere itself.
+#: The tensor that "in place" computes with is no buffer and stays on the CPU: PyTorch itself cannot run it elsewhere.
 HOMES = [
     *itertools.product(["branches", "shared weights", "returns what it gets"], ["cpu", "cuda:0"]),
     ("in place", "cpu"),
@@ -158,8 +158,8 @@ def test_too_little_memory_names_device_and_op() -> None:
 
 
 def peaks(step: Any, model: nn.Module, x: torch.Tensor) -> tuple[int, int]:
-    """Of a step without gradients from before, parameters and argument included: the bytes that were asked for, and
-    those that the allocator gave."""
+    """Return the peak bytes that a step requests and that the allocator gives it, parameters, buffers and argument
+    included; gradients are dropped before the step."""
     model.zero_grad()
     torch.cuda.synchronize()
     held = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers(), x))
@@ -205,7 +205,7 @@ def test_a_step_that_runs_ops_again_is_the_modules_step(name: str) -> None:
 
 def test_the_allocator_gives_a_step_no_more_than_its_limit() -> None:
     layers = [nn.Sequential(nn.Linear(512, 512), nn.Tanh(), nn.Dropout(0.3)) for _ in range(8)]
-    # Of 32 MiB, so that the allocator gives what is asked for.
+    # Results have 32 MiB, so that the allocator gives what is asked for.
     model, x = nn.Sequential(*layers).cuda(), torch.randn(16384, 512, device="cuda:0")
     plain = copy.deepcopy(model)
     for _ in range(3):

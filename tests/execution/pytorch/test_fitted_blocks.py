@@ -26,7 +26,7 @@ class Block(nn.Module):
 
 
 class Blocks(nn.Module):
-    """The loss is part of the module: what a loop allocates outside of it, nobody plans."""
+    """Includes the loss: no plan covers what a loop allocates outside of the module."""
 
     def __init__(self, number: int = 3, width: int = 32) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ def assert_within(limit: int, module: Blocks, wanted: list[torch.Tensor]) -> Any
 
 
 def test_blocks_that_were_compiled_by_themselves_are_compiled_once_and_all_count() -> None:
-    """Much less than one plan of the whole is found for: what is saved is shared out among the blocks."""
+    """The limit is much lower than any that one plan of the whole is found for: the blocks share what must be saved."""
     base, wanted = compiled(made())
     module = made()
     for layer in module.layers:
@@ -141,7 +141,7 @@ def test_weights_that_pytorch_takes_for_others_are_refused() -> None:
 
 
 def saves_products(_: Any, op: Any, *args: Any, **options: Any) -> CheckpointPolicy:
-    """As torchtitan's policy."""
+    """Save matrix products and prefer to recompute all else, as torchtitan's policy does."""
     products = (torch.ops.aten.addmm.default, torch.ops.aten.mm.default)
     return CheckpointPolicy.MUST_SAVE if op in products else CheckpointPolicy.PREFER_RECOMPUTE
 

@@ -1,4 +1,4 @@
-"""What is counted towards a limit where an optimizer steps in backward, or has its states at the host."""
+"""Memory that counts towards a limit where an optimizer steps in backward or has its states at the host."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Mixed(nn.Module):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_gradients_within_one_graph_are_stepped_as_behind_it(seed: int) -> None:
-    """What Inductor makes of the rest is the same, so results are, bit by bit."""
+    """Inductor compiles the rest to the same code, so results are equal bit by bit."""
     generator, found = torch.Generator().manual_seed(seed), []
     batches = [torch.randint(50, (4, 16), generator=generator) for _ in range(3)]
     for own in (unchanged, placewright.step_in_backward):
@@ -114,7 +114,7 @@ class Whole(Parted):
 
 
 def test_within_one_graph_gradients_go_as_they_come() -> None:
-    """Of six two are there at once; the other results of the step are not larger."""
+    """Two of six gradients are there at once; the other results of the step are not larger."""
     torch._dynamo.reset()
     network = Whole()
     optimizer = placewright.step_in_backward(torch.optim.AdamW(network.parameters(), fused=True))

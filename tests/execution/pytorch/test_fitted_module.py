@@ -20,12 +20,12 @@ from placewright.execution.pytorch.memory import allocated_peak
 
 @pytest.fixture(autouse=True)
 def _without_what_was_seen_before() -> None:
-    """PyTorch leaves sizes open of which a class has seen several."""
+    """PyTorch leaves a size open once a class has seen several values of it."""
     torch._dynamo.reset()
 
 
 class Loss(nn.Module):
-    """The loss is part of the module: what a loop allocates outside of it, nobody plans."""
+    """Includes the loss: no plan covers what a loop allocates outside of the module."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.square().mean()
@@ -37,12 +37,12 @@ def network() -> nn.Sequential:
 
 
 X = torch.randn(2048, 32)
-#: Bytes that a step of the network keeps by computing some of its results twice; it takes 3.6 MiB otherwise.
+#: A limit that a step of the network keeps by computing some of its results twice; without it a step takes 3.6 MiB.
 TIGHT = 2_800_000
 
 
 def held(model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-    """Bytes from step to step."""
+    """Bytes held from step to step: parameters, buffers, the batch and states."""
     states = [value for state in optimizer.state.values() for value in state.values()]
     return sum(each.nbytes for each in (*model.parameters(), *model.buffers(), X, *states))
 
@@ -55,7 +55,7 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, passes: int = 1) -
 
 
 def test_steps_hold_what_is_said_whatever_comes_to_be_in_use_beside_them() -> None:
-    """States of an optimizer that `fit` was not told of, and gradients that accumulate."""
+    """Optimizer states that `fit` does not know of, and gradients that accumulate, come into use."""
     plain = network()
     optimizer = torch.optim.AdamW(plain.parameters())
     train(plain, optimizer)
@@ -99,7 +99,7 @@ def test_states_that_leave_too_little_have_the_module_compiled_anew() -> None:
 
 
 def test_gradients_that_are_there_before_the_first_call_count_from_the_first() -> None:
-    """A limit that the step itself would just keep: its gradients, 50,688 bytes, are there twice."""
+    """The step alone would just keep the limit, but its gradients, 50,688 bytes, are there twice."""
     limit = placewright.fit(network(), TIGHT, backend="inductor")
     limit(X).backward()
     model = placewright.fit(network(), limit.graphs[0].peak_bytes + 20_000, backend="inductor")
@@ -151,7 +151,7 @@ def test_a_graph_that_is_kept_after_backward_is_refused() -> None:
 
 
 def test_what_an_earlier_call_keeps_for_its_backward_counts() -> None:
-    """3.0 MiB of a call without reruns, beside 2.6 MiB of the next one."""
+    """An earlier call without reruns keeps 3.0 MiB while the next one takes 2.6 MiB."""
 
     def step() -> None:
         (model(X) + model(X)).backward()
@@ -170,7 +170,7 @@ def test_what_an_earlier_call_keeps_for_its_backward_counts() -> None:
 
 
 def test_one_plan_serves_other_sizes_as_far_as_they_keep_the_limit() -> None:
-    """From the second size on sizes are open. With 2,300 rows the plan for 1,500 would pass the limit."""
+    """Sizes are open from the second one on. With 2,300 rows the plan for 1,500 would exceed the limit."""
     model, reference = network(), network()
     fitted = placewright.fit(model, limit := 2_000_000, backend="inductor")
     found = []
@@ -200,7 +200,7 @@ def test_one_plan_serves_other_sizes_as_far_as_they_keep_the_limit() -> None:
 
 
 def test_a_graph_that_asks_for_the_size_of_a_result_is_compiled_for_each_size() -> None:
-    """The variance that a normalization keeps is by how many values there were."""
+    """The variance that a normalization keeps depends on how many values there were."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), Loss())
     fitted = placewright.fit(model, "10MiB", backend="inductor")
@@ -241,7 +241,7 @@ def test_several_graphs_keep_a_limit_together() -> None:
 
 
 def test_an_argument_that_no_graph_reads_counts() -> None:
-    """Its 2,097,152 bytes leave too little."""
+    """The 2,097,152 bytes of the argument leave too little."""
 
     class Ignoring(nn.Sequential):
         def forward(self, x: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
@@ -285,7 +285,7 @@ def test_sizes_that_depend_on_values_are_refused_and_not_run_without_a_limit() -
 
 
 def test_it_stays_wrapped_by_what_a_trainer_puts_around_its_forward() -> None:
-    """As accelerate does for autocast. What it is compiled for anew must not lose it."""
+    """Accelerate wraps forward in autocast like this. Compiling the module again must not lose the wrapper."""
     model = placewright.fit(network()[:-1], TIGHT, backend="inductor")
     model.forward = torch.autocast("cpu", torch.bfloat16)(model.forward)
     assert model(X).dtype == torch.bfloat16
@@ -346,8 +346,8 @@ def test_a_step_has_the_sizes_of_its_arguments_though_others_left_them_open() ->
 
 
 def test_the_page_about_trainers_runs(tmp_path: Path) -> None:
-    """In a process of its own: trainers look for a package `datasets`, and would find a folder of these tests. They
-    import torchvision, which a wheel for another device than this one's would end."""
+    """Run the page in a process of its own: trainers look for a package `datasets`, and would find a folder of these
+    tests. They import torchvision, which would fail with a wheel for another device."""
     page = Path(__file__).parents[3] / "docs" / "tutorials" / "trainers.md"
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
     begin = "from placewright.lab.datasets.zoo.libraries import import_torchvision\nimport_torchvision()\n"

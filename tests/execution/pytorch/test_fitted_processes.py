@@ -1,4 +1,4 @@
-"""A module that Inductor compiles within a limit, of which two processes train copies or shards."""
+"""Two processes train copies or shards of a module that Inductor compiles within a limit."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def recurrent_twice(module: Any, x: torch.Tensor) -> torch.Tensor:
     return (module.recurrent(x[None])[0] * module.recurrent(2 * x[None])[0]).sum()
 
 
-#: How many sums there are, and how many of them are in place.
+#: The number of sums, and the number of those in place.
 SUMS: dict[Loss, tuple[int, int]] = {
     added_three_times: (2, 2),
     residual: (1, 1),

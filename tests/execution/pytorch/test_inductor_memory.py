@@ -128,7 +128,7 @@ def test_what_is_computed_again_has_the_numbers_that_were_drawn_first() -> None:
 
 @pytest.mark.usefixtures("_saving_everything")
 def test_an_op_that_draws_runs_once() -> None:
-    """Asked for eager's numbers, Inductor leaves dropouts as they are; what lies between them is computed again."""
+    """Inductor leaves dropouts as they are if it draws eager's numbers; what lies between them is computed again."""
     model, x = Drops(nn.Tanh()), torch.randn(4096, 16)
     torch.manual_seed(0)
     expected = gradients(model, model, x)

@@ -28,7 +28,7 @@ def read_late(x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torc
 
 
 def peaks_of(function: Callable[..., Any], *given: torch.Tensor) -> list[float]:
-    """MiB by the allocator, in each way, of a call and the backward of what has one."""
+    """Return the peaks of a call, and of its backward if it has one, in each way: MiB by the allocator."""
     expected, peaks = function(*given), []
     for way in WAYS:
         torch._dynamo.reset()
@@ -47,9 +47,9 @@ def peaks_of(function: Callable[..., Any], *given: torch.Tensor) -> list[float]:
 
 
 def test_a_tensor_that_is_read_late_does_not_keep_what_it_is_made_of() -> None:
-    """In one kernel with what reads it, it leaves all three products in memory beside the 4 MiB and 1 MiB of weights.
+    """One kernel with its readers would keep all three products in memory together with the 4 MiB and 1 MiB of weights.
 
-    Apart from that it is alone there: 2 MiB less.
+    Computed apart from them, it is there alone: 2 MiB less.
     """
     torch.manual_seed(0)
     peaks = peaks_of(read_late, torch.randn(1024, 256), torch.randn(256, 256) / 16)
@@ -67,7 +67,7 @@ def summed_late(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 
 def test_a_product_is_made_where_it_stands_and_not_where_it_is_added() -> None:
-    """In one call with the sum, it keeps its tensor of 4 MiB beside the other."""
+    """A product computed in one call with the sum keeps its tensor of 4 MiB in memory together with the other one."""
     torch.manual_seed(0)
     peaks = peaks_of(summed_late, torch.randn(1024, 256), torch.randn(256, 256) / 16)
     assert peaks[1:] == pytest.approx([9, 9, 6], abs=0.3)
@@ -79,7 +79,7 @@ def patches(images: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 
 def test_images_are_not_kept_beside_a_copy_for_a_convolution() -> None:
-    """Of 3 MiB, which backward reads as they were laid out for forward."""
+    """The images take 3 MiB; backward reads them as they were laid out for forward."""
     torch.manual_seed(0)
     weight = torch.randn(24, 3, 8, 8).requires_grad_()
     *others, nearest = peaks_of(patches, torch.randn(64, 3, 64, 64), weight)

@@ -168,7 +168,7 @@ def batch(number: int, rows: int = ROWS) -> torch.Tensor:
     return torch.randn(rows, COLUMNS, generator=torch.Generator().manual_seed(number))
 
 
-#: What makes a module, and what makes a batch for it.
+#: Functions that make a module, and a batch for it.
 MODULES: dict[str, tuple[Callable[[], nn.Module], Callable[[int], torch.Tensor]]] = {
     "drawn 1": (partial(Net, 1), batch),
     "drawn 2": (partial(Net, 2), batch),
@@ -191,7 +191,8 @@ def square(out: Any) -> Any:
 def fitted(model: nn.Module, x: Any, share: float = 0.5, **options: Any) -> tuple[Any, int]:
     """The model's step on a batch within a limit, and the limit.
 
-    share: where the limit lies, between what is there before the step and what each op running once takes beside it;
+    share: place of the limit between what is held before the step and the peak of eager's step; raised in steps of 0.1
+    until a plan is found.
     higher up where nothing is found there.
     """
     given: dict[str, Any] = {"loss": square, "solver": "input-order", "evaluations": 20, **options}
@@ -365,7 +366,7 @@ def test_other_batches_are_planned_anew_and_larger_ones_refused_where_they_do_no
 
 
 def test_a_dropout_keeps_what_eager_keeps_however_its_argument_lies() -> None:
-    """Eager draws in the order in which the tensor lies. In a vision transformer it is transposed."""
+    """Eager draws in the order of the tensor's memory. In a vision transformer the tensor is transposed."""
 
     class Transposed(nn.Module):
         def __init__(self) -> None:
@@ -387,7 +388,7 @@ def test_a_dropout_keeps_what_eager_keeps_however_its_argument_lies() -> None:
 
 
 def test_what_numpy_draws_in_forward_is_what_eager_draws() -> None:
-    """As wav2vec2 masks its input. PyTorch would take numbers of its own generator in their place."""
+    """Wav2vec2 masks its input like this. PyTorch would take numbers of its own generator instead."""
 
     class Masked(nn.Module):
         def __init__(self) -> None:
@@ -436,7 +437,7 @@ def test_a_copy_of_a_step_trains_on_its_own_within_the_limit(copied: Callable[[A
 
 
 class Acting(nn.Module):
-    """Layers around an op that does something else when it is told to."""
+    """Layers around an op that does something else on request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -452,7 +453,7 @@ class Acting(nn.Module):
 
 
 def live_bytes() -> int:
-    """Of all tensors that anything holds."""
+    """Count the bytes of all tensors that anything holds."""
     gc.collect()
     return bytes_of([each for each in gc.get_objects() if type(each) in (torch.Tensor, nn.Parameter)])
 

@@ -124,7 +124,7 @@ def test_limits_that_nothing_keeps_are_refused_at_each_call() -> None:
 
 
 class Acting(Layers):
-    """Layers before an op that raises when it is told to, which no rerun repeats as long as all fits beside it."""
+    """Layers before an op that raises on request. No rerun repeats it as long as all fits next to it."""
 
     def forward(self, x: Any) -> Any:
         return torch.ops.placewright_tests.act(super().forward(x))

@@ -1,4 +1,4 @@
-"""What the program of a compiled step is said to hold is what the allocator hands out."""
+"""The program of a compiled step states the memory that the allocator hands out."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def measured(model: nn.Module, call: Any, x: torch.Tensor) -> int:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_the_peak_is_what_the_allocator_says(name: str) -> None:
-    """As PyTorch would part the step, and with a tenth less."""
+    """Test the step as PyTorch would partition it, and with a tenth less memory."""
     torch.manual_seed(0)
     make, shape = MODULES[name]
     model, x = make(), torch.randn(shape)
@@ -154,7 +154,7 @@ class _Planned:
     ],
 )
 def test_limits_that_are_asked_for(added: Callable[[int], int], least: int, asked: list[int]) -> None:
-    """For a limit of 1,000 bytes."""
+    """`tried_near` asks for these limits to keep 1,000 bytes."""
     found: list[int] = []
 
     def planned(limit: int) -> Any:

@@ -31,7 +31,7 @@ def test_what_was_there_before_does_not_count_nor_does_its_release() -> None:
 
 
 def test_a_release_counts_no_more_where_an_earlier_profile_saw_the_address() -> None:
-    # What a profile saw allocated and not released stays in PyTorch's table, with its address.
+    # Memory that a profile saw allocated and not released stays in PyTorch's table, with its address.
     seen: list[torch.Tensor] = []
 
     def earlier() -> None:
@@ -97,7 +97,7 @@ def test_what_ops_need_for_themselves_is_planned(training: bool) -> None:
 
 
 class Losses(nn.Module):
-    """Whose kernels return a number in memory as large as what they have summed."""
+    """Losses whose kernels return a number in memory as large as what they have summed."""
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return (

@@ -27,14 +27,14 @@ INFERENCE: dict[str, Any] = {"devices": "cuda:0", "evaluations": 20}
 
 
 def fast_host(of: Machine) -> HostMemory:
-    """Beside any machine."""
+    """Return a host memory for any machine, over links of 1 TB/s without latency."""
     links = (Link(bandwidth_bytes_per_s=1e12, latency_ns=0),) * of.num_devices
     return HostMemory(there=links, back=links)
 
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> StandIns:
-    """A stand-in that objects to what a GPU would do wrong, beside the memory of the host over a fast link."""
+    """A stand-in that objects to what a GPU would do wrong, with the memory of the host over a fast link."""
     found = StandIns(1)
     found.install(monkeypatch.setattr)
     monkeypatch.setattr(limits, "usual_host", fast_host)
@@ -43,8 +43,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> StandIns:
 
 @pytest.fixture(autouse=True)
 def _one_core(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The module itself computes with as many threads as the device here does, and so to the same last bits. Ops are
-    timed once, as the stand-in keeps all memory that there ever was."""
+    """Use one thread, as the device here does, so that the module computes the same last bits; time ops once, as the
+    stand-in keeps all memory that it ever allocated."""
     cores = available_cores()[:1]
     for module in (host, machine):
         monkeypatch.setattr(module, "available_cores", lambda: cores)
@@ -73,7 +73,7 @@ class Tied(nn.Module):
 
 
 def convolutional() -> nn.Module:
-    """With running statistics, which are buffers, and two layers that share a weight."""
+    """A network with running statistics, which are buffers, and two layers that share a weight."""
     shared = nn.Conv2d(12, 12, 3, padding=1)
     parts = [nn.Conv2d(3, 12, 3), nn.BatchNorm2d(12), nn.ReLU(), shared, nn.ReLU(), shared]
     parts += [layer for _ in range(4) for layer in (nn.GELU(), nn.Conv2d(12, 12, 3, padding=1))]
@@ -88,7 +88,7 @@ def given(name: str) -> tuple[nn.Module, torch.Tensor]:
 
 
 def limit_of(model: nn.Module, x: torch.Tensor, share: float) -> int:
-    """A share of the module's parameters, beside what else its inference takes."""
+    """A share of the module's parameters plus all else that its inference takes."""
     with placewright.compile(copy.deepcopy(model), (x,), **INFERENCE) as whole:
         weights = sum(tensor.nbytes for tensor in model.parameters())
         return int(whole.plan.peak_bytes[0] - (1 - share) * weights)

@@ -38,7 +38,7 @@ MAKERS: dict[str, Make] = {
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
-    """What is called within runs on it."""
+    """A stand-in for a GPU, on which all that the test calls runs."""
     stand_ins = StandIns(1)
     (device,) = stand_ins.devices
     monkeypatch.setattr(offloaded_states, "_driver_of", lambda optimizer: device)
@@ -113,7 +113,7 @@ def test_steps_are_the_optimizers_own(name: str, steps_before: int, in_backward:
 
 
 def test_states_of_two_parameters_are_on_the_device_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of six there are twelve in the ordinary loop, beside six gradients."""
+    """The ordinary loop has the twelve states of all six there, together with six gradients."""
     monkeypatch.setattr(offloaded_states, "_driver_of", lambda optimizer: OutsideHost())
 
     def both(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:

@@ -1,6 +1,6 @@
-"""Tensors that are moved to the host's memory and back in a module that Inductor compiles within a limit.
+"""Tensors of a module that Inductor compiles within a limit, moved to the host's memory and back.
 
-The device is the CPU with a host beside it, whose copies happen as late as they may: when a stream waits for them.
+The device is the CPU with a separate host, whose copies happen as late as they may: when a stream waits for them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ Copies = list[Callable[[], Any]]
 
 
 class LateHost:
-    """A driver of the CPU as if it had memory of its own. Host memory is NumPy's, of which the allocator says nothing;
-    what was not copied yet is not a number."""
+    """A driver of the CPU as if it had memory of its own.
+
+    Host memory is NumPy's, which the allocator does not count; elements that were not copied yet are not a number.
+    """
 
     name = "late"
     device = torch.device("cpu")
@@ -100,7 +102,7 @@ class Feedforward(torch.nn.Module):  # type: ignore[name-defined]
 
 
 class Convolutional(torch.nn.Module):  # type: ignore[name-defined]
-    """Inductor lays pictures out with their channels last, and statistics and picks are results beside others."""
+    """Inductor lays images out with their channels last; statistics and picks are results among others."""
 
     def __init__(self) -> None:
         super().__init__()

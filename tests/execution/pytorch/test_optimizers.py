@@ -49,7 +49,7 @@ MAKERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adafactor": lambda parameters: torch.optim.Adafactor(parameters),
     "rprop": lambda parameters: torch.optim.Rprop(parameters),
 }
-#: Tensors as large as one layer, or both, that its step has beside all others: none, one at a time, or for all at once.
+#: Bytes of temporaries in the steps of some optimizers; in the steps of the others they take one to eight layers.
 TEMPORARIES = {"sgd": 0, "momentum": 0, "fused": 0}
 
 
@@ -82,17 +82,17 @@ def test_a_limit_between_what_is_held_once_and_twice_is_kept() -> None:
 
 
 def frozen(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Adam's states of a layer that the step leaves alone."""
+    """Freeze a layer, so that the step leaves its states of Adam alone."""
     model.get_submodule("0").requires_grad_(False)
 
 
 def without_momentum(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Its buffers stay."""
+    """Turn momentum off; its buffers stay."""
     optimizer.param_groups[0]["momentum"] = 0
 
 
 def in_half_precision(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Momentum stays in float32."""
+    """Turn the model into bfloat16; momentum stays in float32."""
     model.bfloat16()
 
 

@@ -13,14 +13,14 @@ from random_network.runs import EagerRaises, Refused, quickly, run, run_backend
 from placewright.execution.devices import available_cores
 
 pytestmark = pytest.mark.skipif(len(available_cores()) < 2, reason="two CPU devices need a core each")
-#: Seeds of a test.
+#: Number of seeds of a test.
 MANY = 20
-#: What differs from eager without a way to have it as there.
+#: Seeds whose modules differ from eager in a way that cannot be mended, and why.
 OTHERWISE = {
     21: "last bits of an LSTM",
     24: "torch.autograd.grad in the forward of a training step, whose refusal leaves random numbers drawn",
 }
-#: A training with each of some kinds, most of which stand in no module of the first seeds.
+#: Seeds of trainings with a part of each kind; most kinds occur in no module of the first seeds.
 CHOSEN = {
     "autograd function": 1156,
     "autograd function in place": 345,
@@ -46,12 +46,12 @@ CHOSEN = {
     "forward hook that comes between steps": 40,
     "hook of a gradient that comes between steps": 244,
 }
-#: Of a test of the backend, which captures most modules at every step anew.
+#: Number of seeds of a test of the backend, which captures most modules anew at every step.
 FEW = 5
 
 
 def check(first: int, many: int = MANY, differing: Callable[[Case], list[str]] = run) -> None:
-    """At least half of the modules that run at all must run as planned: refusing everything would be no test."""
+    """Check that more modules run as planned than are refused: refusing everything would be no test."""
     counts = {"equal": 0, "refused": 0}
     with quickly():
         for seed in range(first, first + many):
@@ -68,7 +68,7 @@ def check(first: int, many: int = MANY, differing: Callable[[Case], list[str]] =
 
 
 def firsts(often: int, every: int, of: int) -> list[Any]:
-    """First seeds of so many tests of each run, and of those of the long ones."""
+    """Return the first seeds of `often` tests for each run, and of the long tests up to seed `every`."""
     long = (pytest.param(first, marks=pytest.mark.long) for first in range(often * of, every, of))
     return [*range(0, often * of, of), *long]
 

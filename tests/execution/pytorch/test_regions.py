@@ -132,7 +132,7 @@ def test_the_backend_of_torch_compile_takes_the_option(monkeypatch: pytest.Monke
 
 
 class Transposed(nn.Module):
-    """What crosses the counter, which stands between two regions, is not contiguous."""
+    """Passes a tensor that is not contiguous across the counter, which separates two regions."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -56,7 +56,7 @@ def test_two_devices_run_ops_again_and_compute_what_the_module_does(
             assert_same_step(planned, eager, x, number)
             assert_alike(ours, eager)
         plan = planned.plan
-    # What runs again may stand on any device.
+    # Reruns may be on any device.
     again = plan.reruns[0].name
     ops = (replace(op, device=1 - op.device) if op.name == again else op for op in plan.ops)
     ours, eager = copy.deepcopy(model), copy.deepcopy(model)

@@ -1,4 +1,4 @@
-"""Steps that a GPU has no room for unless a limit is kept, on a stand-in."""
+"""Steps for which a GPU, here a stand-in, has no room unless a limit is kept."""
 
 from __future__ import annotations
 

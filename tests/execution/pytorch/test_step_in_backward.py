@@ -43,7 +43,7 @@ MAKERS: dict[str, Maker] = {
 
 
 class Tied(nn.Module):
-    """One matrix is read at both ends. Another one stands in a branch that some batches leave out."""
+    """One matrix is read at both ends. Another one is in a branch that some batches leave out."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class Tied(nn.Module):
 
 
 def groups(model: Tied, optimizer: str) -> list[dict[str, Any]]:
-    """With different numbers for each."""
+    """Return two parameter groups with different settings."""
     settings: list[dict[str, Any]] = [{"weight_decay": 0.2}, {"weight_decay": 0.0}]
     if optimizer != "tensor lr":
         settings[0]["lr"] = 0.03
@@ -122,7 +122,7 @@ def stepped(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 
 
 def test_one_gradient_is_there_at_a_time() -> None:
-    """Six are in the ordinary loop."""
+    """The ordinary loop has six."""
     peaks = []
     for own in (unchanged, placewright.step_in_backward):
         model = layers()
@@ -151,7 +151,7 @@ def test_a_state_dict_goes_on_in_an_ordinary_loop_and_back() -> None:
 
 
 def test_hooks_of_the_step_run_once_and_a_closure_is_part_of_it() -> None:
-    """As Lightning has backward within `step`."""
+    """Lightning runs backward within `step` like this."""
     plain, ordinary, model, optimizer = ordinary_and_own("adamw", placewright.step_in_backward)
     called: list[str] = []
     optimizer.register_step_pre_hook(lambda *_: called.append("before"))

@@ -38,7 +38,7 @@ SEEN = (
 
 
 def verdicts(tmp_path: Path, ways: str, *names: str) -> dict[tuple[str, str], str]:
-    """Of cases that run in processes of their own, by case and way."""
+    """Run cases in processes of their own and return their verdicts by case and way."""
     script, rows = BENCHMARKS / "python_state.py", tmp_path / "rows.jsonl"
     command = [sys.executable, str(script), str(rows), "--ways", ways, "--only", *names]
     subprocess.run(command, check=True, capture_output=True)

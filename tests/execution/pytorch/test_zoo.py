@@ -45,7 +45,7 @@ def assert_same(found: object, expected: object, *, but_last_bits: bool = False)
     for leaf, want in zip(pytree.tree_leaves(found), pytree.tree_leaves(expected), strict=True):
         if isinstance(want, torch.Tensor):
             leaf, want = torch.nan_to_num(leaf), torch.nan_to_num(want)
-            # Last bits of the largest element: where terms cancel, nothing holds of the smallest.
+            # Last bits relative to the largest element: where terms cancel, small elements differ by more of their own.
             allowed = 1e-5 * want.abs().max() if but_last_bits else 0
             assert leaf.shape == want.shape
             assert torch.all((leaf - want).abs() <= allowed)
