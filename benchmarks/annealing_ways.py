@@ -108,7 +108,7 @@ COLUMNS = (("one", 2), ("two", 1), ("one", 4), ("four", 1), ("half", 2), ("splic
 
 
 def gain(of: dict[str, dict[int, int]], way: str, count: int) -> list[float]:
-    """In percent of the mean of "one", for windows of what they began with; nothing where rows lack."""
+    """The gain in percent of the mean of "one", for windows of what they began with; nothing where rows lack."""
     one = [ns for seed, ns in of["one"].items() if way != "windows" or seed in of[way]]
     best = [min(ns) for ns in combinations(of[way].values(), count)]
     return [100 * (1 - fmean(best) / fmean(one))] if best and one else []

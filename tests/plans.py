@@ -36,7 +36,7 @@ class Node:
 
 @dataclass
 class _Run:
-    """What is known while nodes are placed one after the other."""
+    """The state while nodes are placed one after the other."""
 
     machine: Machine
     position: int = 0
@@ -227,7 +227,7 @@ def _place(run: _Run, nodes: Sequence[Node], index: int, node: Node) -> None:
 
 
 def _ready(run: _Run, nodes: Sequence[Node], node: Node, device: int) -> tuple[int, int]:
-    """When `node` could start on `device`, and the position of the step it would wait for."""
+    """The time at which `node` could start on `device`, and the position of the step it would wait for."""
     waits = [run.device_free.get(device, (0, -1))]
     for source in node.inputs:
         producer = run.ops[source]

@@ -48,7 +48,7 @@ class Draw:
         return [axis - rank if self.some(0.3) else axis for axis in drawn]
 
     def tensor(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """Of normal values, laid out in one way or another."""
+        """A tensor of normal values, laid out in one way or another."""
         dtype = self.dtype if dtype is None else dtype
         return self.laid_out(torch.randn(shape, generator=self.generator, dtype=dtype))
 
@@ -99,7 +99,7 @@ def _call(op: Any, *args: Any, **kwargs: Any) -> Drawn:
 
 
 def pointwise_ops() -> list[Any]:
-    """Those that PyTorch tags so, but those that write into an argument."""
+    """The ops that PyTorch tags as pointwise, but those that write into an argument."""
     names = (getattr(aten, name) for name in sorted(dir(aten)))
     ops = (getattr(each, overload) for each in names if hasattr(each, "overloads") for overload in each.overloads())
     return [

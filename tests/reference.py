@@ -19,7 +19,7 @@ Order = list[tuple[int, int]]  # (op, -1) or (tensor, destination)
 
 @dataclass(frozen=True, kw_only=True)
 class Simulated:
-    """What one order costs; start and finish per position."""
+    """The cost of one order; start and finish per position."""
 
     step_time_ns: int
     peak_memory_bytes: int
@@ -144,8 +144,10 @@ def _after_signals(problem: Problem, device_of: list[int], op: int, finish_of: d
 
 
 def launched(problem: Problem, device_of: list[int], order: Order) -> list[int]:
-    """When each step has been launched: after all that its host launches before it in the order; 0 without a host.
-    Transfers are launched by the host of the source, else of the destination; what takes no time is not launched."""
+    """The time at which each step has been launched: after all earlier launches of its host; 0 without a host.
+
+    Transfers are launched by the host of the source, else of the destination; what takes no time is not launched.
+    """
     machine, producer = problem.machine, structure_of(problem).producer
     launches: list[tuple[int, int]] = []  # host and time of each step
     for index, destination in order:

@@ -1,4 +1,4 @@
-"""What users install: the sdist builds the wheel, and the wheel plans in an environment that holds nothing else."""
+"""Distributions: the sdist builds the wheel, and the wheel plans in an environment that holds nothing else."""
 
 import json
 import re

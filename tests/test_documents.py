@@ -1,4 +1,4 @@
-"""What README and tutorials promise runs as it stands there, and what they name exists."""
+"""Code of README and tutorials runs as it is, and names in documents exist."""
 
 import json
 import re
@@ -62,7 +62,7 @@ def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_loop_of_the_readme_is_that_of_the_page_about_trainers() -> None:
-    """That page's code runs in tests/execution/pytorch/test_fitted_module.py."""
+    """The code of that page runs in tests/execution/pytorch/test_fitted_module.py."""
     loop = re.search(r"^    model = .*?\n\n", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
     assert loop
     assert textwrap.dedent(loop[0]).strip() in (ROOT / "docs" / "tutorials" / "trainers.md").read_text()

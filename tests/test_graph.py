@@ -1,4 +1,4 @@
-"""What a graph accepts, what it derives, and how it is put in order."""
+"""Graphs: their checks, derived fields and order."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ ROW_OF = {name: number for number, row in enumerate(ROWS) for name in row}
 
 
 def room(parts: Sequence[str]) -> str:
-    """Where the module of this path below `placewright` stands."""
+    """The room of a module, by its path below `placewright`."""
     if not parts:
         return "__init__"
     return ".".join((parts[0], parts[1] if len(parts) > 1 else "__init__")) if parts[0] == "lab" else parts[0]
@@ -85,11 +85,12 @@ def test_a_module_imports_only_from_what_stands_before_it(path: Path) -> None:
 LOST = {"What", "How", "Of", "Whether", "Which", "Where", "That", "As", "By", "Those", "For", "So", "Its", "In", "When"}
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_docstrings_begin_with_a_noun_or_a_verb(path: Path) -> None:
+@pytest.mark.parametrize("folder", ["src", "tests", "benchmarks", "examples"])
+def test_docstrings_begin_with_a_noun_or_a_verb(folder: str) -> None:
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, documented)]
-    texts = [text for node in nodes if (text := ast.get_docstring(node))]
+    nodes = (node for path in (ROOT / folder).rglob("*.py") for node in ast.walk(ast.parse(path.read_text())))
+    texts = [text for node in nodes if isinstance(node, documented) and (text := ast.get_docstring(node))]
+    assert texts
     assert [text.splitlines()[0] for text in texts if text.split()[0].rstrip(",.:") in LOST] == []
 
 
@@ -157,7 +158,7 @@ def test_the_forge_runs_the_parts_of_what_must_pass_before_a_change_lands() -> N
 
 
 def matrix(name: str) -> list[str]:
-    """What the forge runs side by side."""
+    """The jobs that the forge runs side by side."""
     listed = re.search(rf"{name}: \[(.*)\]", (ROOT / ".github" / "workflows" / "ci.yml").read_text())
     assert listed is not None
     return [entry.strip('"') for entry in listed[1].split(", ")]

@@ -1,4 +1,4 @@
-"""Who launches work, from the machine to the explanation of a plan."""
+"""Hosts that launch work, from the machine to the explanation of a plan."""
 
 from __future__ import annotations
 

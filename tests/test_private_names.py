@@ -33,7 +33,7 @@ def used() -> set[str]:
 
 
 def _names(tree: ast.AST) -> Iterator[str]:
-    """What a file imports from PyTorch, and the longest dotted names of it in its code."""
+    """The names that a file imports from PyTorch, and the longest dotted names of it in its code."""
     inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "torch":

@@ -1,4 +1,4 @@
-"""What a proposal and the search that draws from it refuse."""
+"""Refusals of a proposal and of the search that draws from it."""
 
 from __future__ import annotations
 

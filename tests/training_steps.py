@@ -132,7 +132,7 @@ def host_at(ns: float, memory_bytes: int | None = None, latency_ns: int = 0) -> 
 
 
 def spans(plan: Plan) -> dict[str, tuple[int, int]]:
-    """When each op, and each transfer by its tensor with an arrow before it, starts and finishes."""
+    """The start and finish of each op, and of each transfer by its tensor with an arrow before it."""
     return {op.name: (op.start_ns, op.finish_ns) for op in plan.ops} | {
         f">{transfer.tensor}": (transfer.start_ns, transfer.finish_ns) for transfer in plan.transfers
     }
