@@ -509,7 +509,7 @@ def test_placements_change_for_what_reruns_cost(seed: int, above_ns: int, monkey
     best = best_of_all_placements(problem)
     assert (over, step_ns) == (best[0], best[1] + above_ns)
     # The same search of the placements that are given, without the rest of the budget.
-    for name, value in (("_UNTIL_STARTS", 0.5), ("_UNTIL_BEST", 1.0), ("_TRIALS", 0)):
+    for name, value in (("_ALL", 0.5), ("_BEST", 1.0), ("_TRIALS", 0)):
         monkeypatch.setattr(several_devices, name, value)
     assert (over, step_ns) < searched(problem, 40)
 
@@ -519,7 +519,7 @@ def test_no_step_is_slower_for_other_placements(seed: int, monkeypatch: pytest.M
     problem = tight_step(seed)
     found = searched(problem, 80)
     assert searched(problem, 80) == found
-    for name, value in (("_UNTIL_STARTS", 0.5), ("_UNTIL_BEST", 1.0), ("_TRIALS", 0)):
+    for name, value in (("_ALL", 0.5), ("_BEST", 1.0), ("_TRIALS", 0)):
         monkeypatch.setattr(several_devices, name, value)
     assert found <= searched(problem, 40)
 
