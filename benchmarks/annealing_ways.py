@@ -125,14 +125,18 @@ def table(rows: Rows, machine: str) -> Iterator[str]:
         yield f"| {name} | {' | '.join(f'{fmean(cell):.2f}' if cell else '' for cell in cells)} |"
 
 
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--set", type=Path, default=SET, help="of graphs")
+    options.add_argument("--machines", nargs="+", default=MACHINES)
+    options.add_argument("--ways", nargs="*", choices=WAYS, default=list(WAYS))
+    options.add_argument("--evaluations", type=int, help="N, of all graphs of the set")
+    options.add_argument("--out", type=Path, default=OUT, help="file of rows")
+    return options
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--set", type=Path, default=SET, help="of graphs")
-    parser.add_argument("--machines", nargs="+", default=MACHINES)
-    parser.add_argument("--ways", nargs="*", choices=WAYS, default=list(WAYS))
-    parser.add_argument("--evaluations", type=int, help="N, of all graphs of the set")
-    parser.add_argument("--out", type=Path, default=OUT, help="file of rows")
-    options = parser.parse_args()
+    options = parser().parse_args()
     options.out.parent.mkdir(parents=True, exist_ok=True)
     rows: Rows = {tuple(key): ns for *key, ns in map(json.loads, options.out.open() if options.out.exists() else ())}
     for machine, graph in product(options.machines, read_graph_set(options.set) if options.ways else ()):
