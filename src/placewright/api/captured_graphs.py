@@ -265,7 +265,6 @@ class _Captured:
         Raises InputError where it is not the graph of the plan that was given.
         """
         planner = self._planner
-        sums = planner.devices.machine.num_devices == 1 and not planner.wishes.inductor
         resident, static = self._stays(joint)
         read = JointGraph(
             joint,
@@ -275,9 +274,11 @@ class _Captured:
             resident=resident,
             labels=self._labels,
             as_run=True,
-            sums_in_place=sums,
+            sums_in_place=planner.sums_in_place,
         )
-        program = program_of_graph(read.module, planner.name, resident, static, labels=self._labels, sums_in_place=sums)
+        program = program_of_graph(
+            read.module, planner.name, resident, static, labels=self._labels, sums_in_place=planner.sums_in_place
+        )
         if planner.wishes.given is not None:
             check_given(planner.wishes.given, read.graph)
         read.graph = _of_training(read.graph)
@@ -314,8 +315,6 @@ class _Captured:
         names, planner = self._planner.names(), self._planner
         own = [node for node in placeholders if not is_tangent(node)]
         self._static = {own[index].name for index in static if index < len(own)}
-        driver = planner.devices.places[0].driver
-        one = planner.devices.machine.num_devices == 1
         taken: set[str] = set()
         for node, value in zip(placeholders, values, strict=True):
             name = names.get(id(value), node.name)
@@ -330,8 +329,7 @@ class _Captured:
             if isinstance(value, torch.nn.Parameter):
                 self._static.add(node.name)
             # The caller holds what lies there already; the rest is copied, and freed after its last reader.
-            stays = one and (driver is None or driver.holds(value))
-            if stays or node.name in self._static:
+            if planner.devices.hold(value) or node.name in self._static:
                 self._resident.add(node.name)
 
     def forward(self, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
@@ -352,9 +350,10 @@ class _Captured:
             return self._alone(graph, first=first)
         if not computes(graph):
             return unplanned(graph)
-        sums = planner.devices.machine.num_devices == 1 and not planner.wishes.inductor
         resident, static = self._stays(graph)
-        program = program_of_graph(graph, planner.name, resident, static, labels=self._labels, sums_in_place=sums)
+        program = program_of_graph(
+            graph, planner.name, resident, static, labels=self._labels, sums_in_place=planner.sums_in_place
+        )
         part = Part(graph, program, runs_of(graph))
         if first:
             part.kept = self._kept

@@ -91,7 +91,6 @@ class PlannedAlone:
     def _program(self, graph: torch.fx.GraphModule, arguments: Sequence[Any]) -> TorchProgram:
         """The graph as ops, with known names, and with which of its arguments lie on the device."""
         planner = self._planner
-        driver, one = planner.devices.places[0].driver, planner.devices.machine.num_devices == 1
         named = planner.names() or self._names
         labels, static, resident = {}, [], []
         for place, (node, given) in enumerate(zip(graph.graph.find_nodes(op="placeholder"), arguments, strict=True)):
@@ -99,9 +98,10 @@ class PlannedAlone:
                 labels[node.name] = named[id(given)]
             is_tensor = isinstance(given, torch.Tensor)
             static.append(isinstance(given, torch.nn.Parameter) or (place in self._static and is_tensor))
-            resident.append(static[-1] or (is_tensor and one and (driver is None or driver.holds(given))))
-        sums = one and not planner.wishes.inductor
-        return program_of_graph(graph, planner.name, resident, static, labels=labels, sums_in_place=sums)
+            resident.append(static[-1] or (is_tensor and planner.devices.hold(given)))
+        return program_of_graph(
+            graph, planner.name, resident, static, labels=labels, sums_in_place=planner.sums_in_place
+        )
 
 
 def computes(module: torch.fx.GraphModule) -> bool:

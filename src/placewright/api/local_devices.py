@@ -50,6 +50,11 @@ class Devices:
         """True if all of them are CPU devices."""
         return all(place.driver is None for place in self.places)
 
+    def hold(self, value: Any) -> bool:
+        """True if a tensor of a call lies on the only device, where its caller holds it; others are copied there."""
+        driver = self.places[0].driver
+        return len(self.places) == 1 and (driver is None or driver.holds(value))
+
     @property
     def is_recorded(self) -> bool:
         """True if steps are replays of a CUDA graph."""

@@ -270,6 +270,11 @@ class GraphPlanner:
         return None if self.limit is None else max(0, self.limit - self.beside - sum(self._others_now(values)))
 
     @property
+    def sums_in_place(self) -> bool:
+        """True if gradients are added in place: on one device, by PyTorch's own kernels."""
+        return self.devices.machine.num_devices == 1 and not self.wishes.inductor
+
+    @property
     def _may_split(self) -> bool:
         """True if splits were not tried and could be."""
         return not self.wishes.split and self.devices.machine.num_devices == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
@@ -27,7 +28,7 @@ class Lines:
         return self.lines[self.at - 1].strip()
 
 
-class Conversion(Generic[Part]):
+class Conversion(ABC, Generic[Part]):
     """A module under conversion. parts: its computations by name, as read. known: those that are converted, open: those
     that are being converted. what: the word for one in error messages."""
 
@@ -53,8 +54,9 @@ class Conversion(Generic[Part]):
             self.open.pop()
         return self.known[name]
 
+    @abstractmethod
     def converted(self, part: Part) -> Computation:
-        raise NotImplementedError
+        """Converts a computation; those that it calls come from `computation`."""
 
     def graph_of(
         self, entry: Computation, labels: list[str], updates: dict[int, int], metadata: dict[str, Any], **flags: bool
